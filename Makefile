@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: all prepare demo test test-short asan gcc wasm fuzz bench clean
+
+all: ; @scripts/build default $(JOBS)
+
+prepare: ; @scripts/prepare
+
+demo: ; @scripts/demo
+
+# Everything; the last lines are ctest's summary of the main tree.
+test: prepare
+	@scripts/build default $(JOBS)
+	@scripts/build asan $(JOBS)
+	@cd build-asan && ctest -L unit -j $(JOBS) --output-on-failure
+	@cd build && ctest -j $(JOBS) --output-on-failure
+
+# What needs no model: a minute.
+test-short: all
+	@cd build && ctest -L 'tidy|unit|vectors|kernel' -j $(JOBS) --output-on-failure
+
+asan gcc: ; @scripts/build $@ $(JOBS)
+
+wasm: ; @scripts/build wasm $(JOBS)
+
+# Every target for FUZZ_SECONDS, starting from its seeds.
+FUZZ_SECONDS ?= 60
+fuzz:
+	@scripts/build fuzz $(JOBS)
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+bench: all
+	@bench/compare
+
+clean: ; rm -rf build build-asan build-gcc build-tsan build-fuzz build-wasm

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# yyjson and xxHash come as pinned, hash-checked source (scripts/fetch-deps); the rest are system packages (scripts/prepare).
+execute_process(
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/fetch-deps
+    OUTPUT_VARIABLE COBORD_DEPS OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+    message(FATAL_ERROR "scripts/fetch-deps failed; its message is above. Run scripts/prepare, then try again.")
+endif()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+    scripts/fetch-deps scripts/deps.txt)
+
+add_library(cobord_yyjson OBJECT ${COBORD_DEPS}/yyjson/yyjson.c)
+target_include_directories(cobord_yyjson SYSTEM PUBLIC ${COBORD_DEPS}/yyjson)
+target_compile_options(cobord_yyjson PRIVATE -w -ffp-contract=off)
+# Files and stdio stay with the host: the pure rooms hand it bytes. No incremental reader either.
+target_compile_definitions(cobord_yyjson PRIVATE NDEBUG)
+
+add_library(cobord_deps_headers INTERFACE)
+target_include_directories(cobord_deps_headers SYSTEM INTERFACE ${COBORD_DEPS}/yyjson ${COBORD_DEPS}/xxhash)
+
+if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
+    find_package(Threads REQUIRED)
+    find_package(PkgConfig REQUIRED)
+    pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
+    pkg_check_modules(GNUTLS REQUIRED IMPORTED_TARGET gnutls)
+    pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
+    add_library(cobord_system INTERFACE)
+    target_link_libraries(cobord_system INTERFACE
+        PkgConfig::CURL PkgConfig::GNUTLS PkgConfig::EDIT Threads::Threads)
+endif()

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# Flags of every file of ours. There is no global -march and no -ffast-math: numbers are the same bits everywhere
+# (docs/format/numerics.md), and instruction sets are chosen at run time.
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+# No NDEBUG anywhere: a broken promise of our own stops the program in release too.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
+
+set(werror OFF)
+if((CMAKE_C_COMPILER_ID STREQUAL Clang AND CMAKE_C_COMPILER_VERSION MATCHES "^19\\.")
+   OR (CMAKE_C_COMPILER_ID STREQUAL GNU AND CMAKE_C_COMPILER_VERSION MATCHES "^12\\."))
+    set(werror ON) # the compilers that this tree is kept free of warnings for
+endif()
+option(COBORD_WERROR "Warnings are errors" ${werror})
+set(COBORD_SANITIZE "" CACHE STRING "Value of -fsanitize= for everything, for example address,undefined")
+option(COBORD_FUZZ "Build the libFuzzer targets (clang)" OFF)
+
+add_library(cobord_flags INTERFACE)
+target_compile_options(cobord_flags INTERFACE
+    -ffp-contract=off -fno-math-errno
+    -Wall -Wextra -Wshadow -Wpointer-arith -Wvla -Wundef -Wstrict-prototypes
+    $<$<BOOL:${COBORD_WERROR}>:-Werror>)
+# Rooms and the program; tests are spared the noise about conversions.
+add_library(cobord_strict INTERFACE)
+target_link_libraries(cobord_strict INTERFACE cobord_flags)
+target_compile_options(cobord_strict INTERFACE -Wmissing-prototypes -Wconversion -Wno-sign-conversion)
+
+if(COBORD_SANITIZE)
+    add_compile_options(-fsanitize=${COBORD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${COBORD_SANITIZE})
+endif()
