@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program: finds the verb and hands over. Everything a verb takes is described in its own file
+ * and options.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/options.h"
+#include "cli/verbs.h"
+
+#ifndef COBORD_VERSION
+#define COBORD_VERSION "0.1.0"
+#endif
+
+/* Weak, so that a program can be linked before every verb is written; a verb without a body is not
+ * listed. */
+#define MAIN_WEAK(name, help) __attribute__((weak)) int cli_##name(int argc, char **argv);
+VERBS_LIST(MAIN_WEAK)
+#undef MAIN_WEAK
+
+typedef struct MainVerb {
+    const char *name, *help;
+    int (*function)(int argc, char **argv);
+} MainVerb;
+
+static const MainVerb *main_verbs(void)
+{
+#define MAIN_VERB(name, help) {#name, help, cli_##name},
+    static const MainVerb verbs[] = {VERBS_LIST(MAIN_VERB){NULL, NULL, NULL}};
+#undef MAIN_VERB
+    return verbs;
+}
+
+static const MainVerb *main_find(const char *name)
+{
+    for (const MainVerb *v = main_verbs(); v->name; v++)
+        if (v->function && strcmp(v->name, name) == 0) return v;
+    return NULL;
+}
+
+static void main_usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: cobord VERB ...\n\n"
+        "Serves a large language model from many small workers: stations own ranges of layers,\n"
+        "shards own ranges of the vocabulary, and none holds more than its slice.\n\n");
+    for (const MainVerb *v = main_verbs(); v->name; v++)
+        if (v->function) fprintf(out, "  %-11s %s\n", v->name, v->help);
+    fprintf(
+        out,
+        "\nStart here:\n"
+        "  cobord pull qwen2.5-coder-1.5b\n"
+        "  cobord run qwen2.5-coder-1.5b \"Write a function that reverses a list.\"\n\n"
+        "`cobord help VERB` explains one verb, `cobord --version` says which program this is.\n");
+}
+
+static int main_unknown(const char *name)
+{
+    const char *near = NULL;
+    for (const MainVerb *v = main_verbs(); v->name; v++)
+        if (v->function && options_near(name, v->name)) near = v->name;
+    fprintf(stderr, "cobord: no such verb: ");
+    options_print_safely(stderr, name);
+    if (near) fprintf(stderr, ". Did you mean %s?\n", near);
+    else fprintf(stderr, ". See: cobord help\n");
+    return 2;
+}
+
+static int main_help(int argc, char **argv)
+{
+    if (argc < 3) {
+        main_usage(stdout);
+        return 0;
+    }
+    const MainVerb *verb = main_find(argv[2]);
+    if (!verb) return main_unknown(argv[2]);
+    char help[] = "--help";
+    char *arguments[] = {argv[2], help, NULL};
+    return verb->function(2, arguments);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        main_usage(stderr);
+        return 2;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0) {
+        printf("cobord %s\n", COBORD_VERSION);
+        return 0;
+    }
+    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        return main_help(argc, argv);
+    const MainVerb *verb = main_find(word);
+    if (!verb) return main_unknown(word);
+    int code = verb->function(argc - 1, argv + 1);
+    /* A full disk or a closed pipe must not look like success. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        if (code == 0) {
+            fprintf(stderr, "cobord: output failed: standard output. Check the disk or the reader "
+                            "of the pipe.\n");
+            code = 1;
+        }
+    }
+    return code;
+}
