@@ -16,12 +16,13 @@ typedef enum CacheType { CACHE_F16, CACHE_Q8_0 } CacheType;
 /* Attention cache of one layer and one session is a list of blocks of 64 absolute positions. One block and layer:
  *
  *   f16:   K [kv_head][dim][64 positions] f16         V [kv_head][64 positions][dim] f16
- *   q8_0:  the same with int8, and a f32 scale per position and 32 dims: K [kv_head][dim/32][64], V [kv_head][64][dim/32]
+ *   q8_0:  the same with int8, then a f32 scale per position and 32 dims: K [kv_head][dim/32][64], V [kv_head][64][dim/32]
  *
- * K is stored with positions innermost, so that SIMD lanes are positions and every score is one accumulator in dim
+ * In this order: K, V, K's scales, V's scales. K is stored with positions innermost, so that SIMD lanes are positions and every score is one accumulator in dim
  * order. */
 enum { CACHE_BLOCK_POSITIONS = 64 };
-size_t ops_cache_block_bytes(CacheType type, uint32_t kv_heads, uint32_t head_dim); /* one layer; a multiple of 64 */
+/* One layer; a multiple of 64. 0 when the type cannot hold the head: q8_0 needs head_dim to be a multiple of 32. */
+size_t ops_cache_block_bytes(CacheType type, uint32_t kv_heads, uint32_t head_dim);
 
 typedef struct AttentionJob {
     const float *q;      /* [head_dim] of each query head of the group, group_heads x head_dim, contiguous */
@@ -38,6 +39,19 @@ typedef struct AttentionJob {
 
 size_t ops_attention_scratch_floats(uint32_t group_heads, uint32_t head_dim);
 
+/* Several consecutive positions of one sequence against the same blocks: each block is expanded once for all of them.
+ * Row r is exactly what attention() gives for position + r; its bits do not depend on the other rows. The keys and
+ * values of every row are in the blocks already. */
+enum { OPS_ATTENTION_ROWS_MAX = 16 };
+typedef struct AttentionRows {
+    AttentionJob row;            /* row 0: its q, position, position_first, out; scratch for all rows */
+    uint32_t rows;               /* 1..OPS_ATTENTION_ROWS_MAX */
+    uint32_t window;             /* 0, or row r sees `window` positions at most, its own included */
+    size_t q_stride, out_stride; /* floats from row to row */
+} AttentionRows;
+
+size_t ops_attention_rows_scratch_floats(uint32_t rows, uint32_t group_heads, uint32_t head_dim);
+
 typedef struct Ops {
     Isa isa;
     /* out = x / sqrt(mean(x^2) + epsilon) * weight. out may be x. */
@@ -48,12 +62,14 @@ typedef struct Ops {
     void (*gate)(Gate gate, float *g, const float *u, uint32_t n);
     /* Rotates one head in place: cosine and sine of the position, rope_dim / 2 each. */
     void (*rope)(RopeKind kind, float *head, const float *cosine, const float *sine, uint32_t rope_dim);
-    /* Writes one position's k and v (kv_heads x head_dim floats each) into the block that holds it. */
-    void (*cache_store)(CacheType type, uint8_t *block, uint32_t position_in_block, uint32_t kv_heads, uint32_t head_dim,
+    /* Writes one position's k and v (kv_heads x head_dim floats each) into the block that holds it. False when a value
+     * is not finite or too large for the type (f16: 65504): the position is then not to be used. */
+    bool (*cache_store)(CacheType type, uint8_t *block, uint32_t position_in_block, uint32_t kv_heads, uint32_t head_dim,
                         const float *k, const float *v);
     /* Online softmax over blocks at absolute positions; positions outside [position_first, position] add nothing,
      * whatever the memory holds. */
     void (*attention)(const AttentionJob *job);
+    void (*attention_rows)(const AttentionRows *job);
     /* False when any is infinite or not a number. */
     bool (*all_finite)(const float *x, uint32_t n);
 } Ops;
