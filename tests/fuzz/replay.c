@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target's entry over files, so that every input that once found a fault is run again by the ordinary tests, with
- * any compiler. Arguments are files or folders (not searched deeper). A target without any input is a mistake: exit 1.
+/* Runs a fuzz target's entry over files, so that every input that once found a fault is run again by
+ * the ordinary tests, with any compiler. Arguments are files or folders (not searched deeper). A
+ * target without any input is a mistake: exit 1.
  *
  * Each input is given in a heap block of exactly its size, so that a sanitizer sees the first byte read beyond it. */
 #include <dirent.h>
