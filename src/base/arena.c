@@ -10,7 +10,7 @@ Arena arena_make(void *memory, size_t bytes)
     return (Arena){(uint8_t *)memory + skip, bytes - skip, 0};
 }
 
-void *arena_take(Arena *arena, size_t bytes)
+void *arena_take_raw(Arena *arena, size_t bytes)
 {
     size_t room = arena->size - arena->used;
     if (bytes > room) return NULL;
@@ -18,7 +18,13 @@ void *arena_take(Arena *arena, size_t bytes)
     if (rounded > room) rounded = room; /* the last piece may end inside an alignment unit */
     void *p = arena->base + arena->used;
     arena->used += rounded;
-    if (bytes) memset(p, 0, bytes);
+    return p;
+}
+
+void *arena_take(Arena *arena, size_t bytes)
+{
+    void *p = arena_take_raw(arena, bytes);
+    if (p && bytes) memset(p, 0, bytes);
     return p;
 }
 

@@ -22,7 +22,10 @@ Arena arena_make(void *memory, size_t bytes);
 /* `bytes` of zeroed memory, or NULL when they do not fit; the arena is then unchanged. 0 bytes give a valid pointer. */
 void *arena_take(Arena *arena, size_t bytes);
 
-/* count * size with the product checked. */
+/* The same without zeroing: memory that is written before it is read, and whose pages should not be touched early. */
+void *arena_take_raw(Arena *arena, size_t bytes);
+
+/* count * size, zeroed, with the product checked. */
 void *arena_take_array(Arena *arena, size_t count, size_t size);
 
 static inline size_t arena_mark(const Arena *arena) { return arena->used; }

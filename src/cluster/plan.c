@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cluster/plan.h"
+
+#include "cluster/cache.h"
+
+/* The mapping moves in pages of 2 MiB: a tile can touch one such page more at either end. */
+static const uint64_t PAGE_BYTES = (uint64_t)2 << 20;
+static const uint64_t WINDOW_BYTES_MIN = (uint64_t)6 << 20;
+static const uint64_t WINDOW_BYTES_MAX = (uint64_t)64 << 20;
+
+static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+Error plan_station_range(uint32_t layers, uint32_t count, uint32_t index, PhaseRange *out, Why *why)
+{
+    uint32_t phases = layers * PHASES;
+    if (!count || count > phases || index >= count)
+        return error_why(why, ERR_RANGE, "%u stations for %u layers; 1 to %u are possible", count, layers, phases);
+    uint32_t unit = count <= layers ? PHASES : 1, units = phases / unit;
+    uint32_t size = units / count, more = units % count;
+    uint32_t first = index * size + min_u32(index, more);
+    *out = (PhaseRange){first * unit, (first + size + (index < more)) * unit};
+    return OK;
+}
+
+StationConfig plan_station_config(const Plan *plan, uint32_t station)
+{
+    const PlanRequest *r = &plan->request;
+    return (StationConfig){
+        .knot = r->knot, .hyper = r->hyper, .range = plan->role[station].range, .cache = r->cache,
+        .rows_max = plan->chunk, .sessions_max = 1, .context = plan->context,
+        .blocks = cache_blocks_for(plan->context), .workers = r->workers, .tile_bytes_max = plan->tile_bytes_max,
+        .kernels = r->kernels, .ops = r->ops,
+    };
+}
+
+ShardConfig plan_shard_config(const Plan *plan, uint32_t shard)
+{
+    const PlanRequest *r = &plan->request;
+    const PlanRole *role = &plan->role[r->stations + shard];
+    return (ShardConfig){
+        .knot = r->knot, .hyper = r->hyper, .id_first = role->id_first, .id_last = role->id_last,
+        .rows_max = plan->logit_rows, .workers = r->workers, .tile_bytes_max = plan->tile_bytes_max,
+        .kernels = r->kernels,
+    };
+}
+
+static Error cut_roles(Plan *plan, Why *why)
+{
+    const PlanRequest *r = &plan->request;
+    if (r->stations > PLAN_ROLES_MAX || r->shards > PLAN_ROLES_MAX - r->stations)
+        return error_why(why, ERR_RANGE, "%u stations and %u shards; together at most %u", r->stations, r->shards,
+                         PLAN_ROLES_MAX);
+    plan->role_count = r->stations + r->shards;
+    for (uint32_t i = 0; i < r->stations; i++) {
+        PlanRole *role = &plan->role[i];
+        *role = (PlanRole){0};
+        if (r->ranges) role->range = r->ranges[i];
+        else TRY(plan_station_range(r->hyper->layers, r->stations, i, &role->range, why));
+    }
+    for (uint32_t i = 0; i < r->shards; i++) {
+        PlanRole *role = &plan->role[r->stations + i];
+        *role = (PlanRole){.is_shard = true};
+        TRY(shard_range(r->hyper->vocabulary, r->shards, i, &role->id_first, &role->id_last, why));
+    }
+    return OK;
+}
+
+/* ---- Sizes for one choice of context, chunk and tile --------------------------------------------------------- */
+
+static Error size_station(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
+{
+    StationConfig config = plan_station_config(plan, i);
+    StationSizes sizes;
+    TRY(station_sizes(&config, &sizes, why));
+    role->floor_bytes = sizes.floor_bytes;
+    role->cache_bytes = sizes.cache_bytes;
+    role->scratch_bytes = sizes.scratch_bytes;
+    role->weight_bytes = sizes.weight_bytes;
+    role->logits_bytes = 0;
+    role->window_bytes = max_u64(min_u64(plan->window_bytes, sizes.widest_phase_bytes + 2 * PAGE_BYTES),
+                                 sizes.widest_panel_bytes + 2 * PAGE_BYTES);
+    return OK;
+}
+
+static Error size_shard(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
+{
+    ShardConfig config = plan_shard_config(plan, i);
+    ShardSizes sizes;
+    TRY(shard_sizes(&config, &sizes, why));
+    role->floor_bytes = sizes.floor_bytes;
+    role->scratch_bytes = sizes.scratch_bytes;
+    role->logits_bytes = sizes.logits_bytes;
+    role->weight_bytes = sizes.weight_bytes;
+    role->cache_bytes = 0;
+    role->window_bytes = max_u64(min_u64(plan->window_bytes, sizes.weight_bytes + 2 * PAGE_BYTES),
+                                 sizes.widest_panel_bytes + 2 * PAGE_BYTES);
+    return OK;
+}
+
+/* The buffers of a chunk between the roles: x, a partial, g, and the hidden rows that ask for logits. */
+static uint64_t frame_bytes(const Plan *plan)
+{
+    const Hyper *h = plan->request.hyper;
+    uint64_t floats = (uint64_t)plan->chunk * (2u * h->hidden + h->ffn) + (uint64_t)plan->logit_rows * h->hidden;
+    return floats * sizeof(float) + 8 * ARENA_ALIGN;
+}
+
+static void add_role(PlanRole *sum, const PlanRole *role)
+{
+    sum->floor_bytes += role->floor_bytes;
+    sum->cache_bytes += role->cache_bytes;
+    sum->logits_bytes += role->logits_bytes;
+    sum->weight_bytes += role->weight_bytes;
+    sum->window_bytes = max_u64(sum->window_bytes, role->window_bytes);
+    sum->scratch_bytes = max_u64(sum->scratch_bytes, role->scratch_bytes);
+}
+
+static void total_role(PlanRole *role)
+{
+    role->total_bytes = role->process_bytes + role->floor_bytes + role->window_bytes + role->scratch_bytes +
+                        role->logits_bytes + role->cache_bytes + role->pinned_bytes;
+}
+
+/* Fills every role and the sum; the largest process is what the budget is compared with. */
+static Error size_roles(Plan *plan, uint64_t *largest, Why *why)
+{
+    const PlanRequest *r = &plan->request;
+    plan->sum = (PlanRole){.process_bytes = r->process_bytes};
+    *largest = 0;
+    for (uint32_t i = 0; i < plan->role_count; i++) {
+        PlanRole *role = &plan->role[i];
+        TRY(role->is_shard ? size_shard(plan, i - r->stations, role, why) : size_station(plan, i, role, why));
+        add_role(&plan->sum, role);
+        if (r->solo) continue;
+        role->process_bytes = r->process_bytes;
+        if (!role->is_shard) role->scratch_bytes += frame_bytes(plan);
+        total_role(role);
+        *largest = max_u64(*largest, role->total_bytes);
+    }
+    plan->sum.scratch_bytes += frame_bytes(plan);
+    total_role(&plan->sum);
+    if (r->solo) *largest = plan->sum.total_bytes;
+    return OK;
+}
+
+/* ---- Choosing ------------------------------------------------------------------------------------------------ */
+
+static const PlanRole *largest_role(const Plan *plan)
+{
+    if (plan->request.solo) return &plan->sum;
+    const PlanRole *best = &plan->role[0];
+    for (uint32_t i = 1; i < plan->role_count; i++)
+        if (plan->role[i].total_bytes > best->total_bytes) best = &plan->role[i];
+    return best;
+}
+
+static unsigned mib(uint64_t bytes) { return (unsigned)(bytes >> 20); }
+static unsigned tenth(uint64_t bytes) { return (unsigned)((bytes & 0xfffff) * 10 >> 20); }
+
+static Error refuse(const Plan *plan, Why *why)
+{
+    const PlanRole *w = largest_role(plan);
+#define M(x) mib(x), tenth(x)
+    return error_why(why, ERR_PLAN,
+                     "process %u.%u + floor %u.%u + window %u.%u + activations %u.%u (chunk %u) + logits %u.%u + "
+                     "attention cache %u.%u (context %u) = %u.%u MiB, more than the %u.%u MiB allowed",
+                     M(w->process_bytes), M(w->floor_bytes), M(w->window_bytes), M(w->scratch_bytes), plan->chunk,
+                     M(w->logits_bytes), M(w->cache_bytes), plan->context, M(w->total_bytes),
+                     M(plan->request.memory_bytes));
+#undef M
+}
+
+static Error fits(Plan *plan, bool *yes, Why *why)
+{
+    uint64_t largest;
+    TRY(size_roles(plan, &largest, why));
+    *yes = largest <= plan->request.memory_bytes;
+    return OK;
+}
+
+/* The largest chunk of 2^n rows whose activations take at most a quarter of what is free. */
+static Error choose_chunk(Plan *plan, Why *why)
+{
+    for (plan->chunk = PLAN_CHUNK_DEFAULT_MAX; plan->chunk > 1; plan->chunk /= 2) {
+        uint64_t largest;
+        TRY(size_roles(plan, &largest, why));
+        const PlanRole *w = largest_role(plan);
+        uint64_t others = w->total_bytes - w->scratch_bytes;
+        uint64_t free_bytes = others < plan->request.memory_bytes ? plan->request.memory_bytes - others : 0;
+        if (w->scratch_bytes <= free_bytes / 4) return OK;
+    }
+    return OK;
+}
+
+/* Bisects on multiples of 64 positions. */
+static Error choose_context(Plan *plan, uint32_t limit, Why *why)
+{
+    uint32_t low = 1, high = (limit + CACHE_BLOCK_POSITIONS - 1) / CACHE_BLOCK_POSITIONS;
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        bool yes;
+        plan->context = min_u32(middle * CACHE_BLOCK_POSITIONS, limit);
+        TRY(fits(plan, &yes, why));
+        if (yes) low = middle;
+        else high = middle - 1;
+    }
+    plan->context = min_u32(low * CACHE_BLOCK_POSITIONS, limit);
+    return OK;
+}
+
+static void choose_window(Plan *plan)
+{
+    uint64_t budget = plan->request.memory_bytes;
+    plan->window_bytes = max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, budget / 8) / PAGE_BYTES * PAGE_BYTES);
+    plan->tile_bytes_max = plan->window_bytes - 2 * PAGE_BYTES;
+}
+
+static void choose_logit_rows(Plan *plan)
+{
+    const PlanRequest *r = &plan->request;
+    uint64_t row = (uint64_t)r->hyper->vocabulary * sizeof(float) / (r->solo ? 1 : r->shards);
+    uint64_t rows = r->memory_bytes / 8 / (row ? row : 1);
+    plan->logit_rows = r->logit_rows ? r->logit_rows : 1;
+    if (rows < plan->logit_rows) plan->logit_rows = rows ? (uint32_t)rows : 1;
+    plan->logit_rows = min_u32(plan->logit_rows, SHARD_ROWS_MAX);
+}
+
+/* What is left holds weights: everything, or a prefix of the payload. */
+static void choose_pinned(Plan *plan)
+{
+    const PlanRequest *r = &plan->request;
+    for (uint32_t i = 0; !r->solo && i < plan->role_count; i++) {
+        PlanRole *role = &plan->role[i];
+        uint64_t others = role->total_bytes - role->window_bytes;
+        bool all = others + role->weight_bytes <= r->memory_bytes;
+        if (all) role->window_bytes = 0;
+        role->pinned_bytes = all ? role->weight_bytes : r->memory_bytes - role->total_bytes;
+        if (!all && role->pinned_bytes > role->weight_bytes) role->pinned_bytes = role->weight_bytes;
+        total_role(role);
+    }
+    if (!r->solo) return;
+    uint64_t free_bytes = r->memory_bytes - plan->sum.total_bytes;
+    plan->resident = r->knot->payload_bytes <= free_bytes + plan->sum.window_bytes;
+    if (plan->resident) {
+        plan->tile_bytes_max = 0;
+        plan->sum.window_bytes = plan->window_bytes = 0;
+        plan->sum.pinned_bytes = r->knot->payload_bytes;
+    } else {
+        plan->sum.pinned_bytes = free_bytes > PAGE_BYTES ? free_bytes - PAGE_BYTES : 0;
+    }
+    plan->pinned_bytes = plan->sum.pinned_bytes;
+    total_role(&plan->sum);
+}
+
+Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
+{
+    plan->request = *request;
+    plan->resident = false;
+    plan->pinned_bytes = 0;
+    TRY(cut_roles(plan, why));
+    uint32_t trained = request->hyper->context ? request->hyper->context : PLAN_CONTEXT_DEFAULT_MAX;
+    uint32_t limit = min_u32(trained, PLAN_CONTEXT_DEFAULT_MAX);
+    choose_window(plan);
+    choose_logit_rows(plan);
+    plan->context = request->context ? request->context : min_u32(limit, CACHE_BLOCK_POSITIONS);
+    plan->chunk = request->chunk;
+    if (!plan->chunk) TRY(choose_chunk(plan, why));
+    if (!request->context) TRY(choose_context(plan, limit, why));
+    bool yes;
+    TRY(fits(plan, &yes, why));
+    if (!yes) return refuse(plan, why);
+    choose_pinned(plan);
+    return OK;
+}
+
+void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations, uint32_t *shards)
+{
+    const KnotTensor *head = knot_find(knot, "output_weight");
+    if (!head) head = knot_find(knot, "token_embd_weight");
+    uint64_t head_bytes = head ? head->bytes : 0, all = 0;
+    for (uint32_t i = 0; i < knot->tensor_count; i++)
+        if (knot->tensors[i].name[0] == 'b') all += knot->tensors[i].bytes; /* blk_... */
+    uint64_t share = all + head_bytes ? head_bytes * workers / (all + head_bytes) : 1;
+    *shards = share < 1 ? 1 : share >= workers ? workers - (workers > 1) : (uint32_t)share;
+    *stations = workers > *shards ? workers - *shards : 1;
+    *stations = min_u32(*stations, hyper->layers * PHASES);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who owns what, and what it costs in memory before anything starts.
+ *
+ *   solo     every role in one process: the roles share one window and one scratch, the budget bounds their sum
+ *   cluster  one process a role: the budget bounds each
+ *
+ *   process + floor + window + scratch (activations of a chunk) + logits + attention cache (+ pinned weights) <= budget
+ *
+ * Weights that fit beside all that are pinned: a prefix of the payload in file order, which is execution order in v2.
+ * Sizes that depend on the request are chosen in this order: context when it is given, chunk, context when it is not, pinned weights. */
+#ifndef COBORD_CLUSTER_PLAN_H
+#define COBORD_CLUSTER_PLAN_H
+
+#include "cluster/shard.h"
+#include "cluster/station.h"
+
+enum { PLAN_ROLES_MAX = 512, PLAN_CONTEXT_DEFAULT_MAX = 8192, PLAN_CHUNK_DEFAULT_MAX = 512 };
+
+/* What one process costs before any role: code, libraries, stacks. Used where it cannot be measured. */
+#define PLAN_PROCESS_BYTES ((uint64_t)12 << 20)
+
+typedef struct PlanRequest {
+    const Knot *knot;
+    const Hyper *hyper;
+    bool solo;
+    uint64_t memory_bytes;  /* the budget of one process */
+    uint64_t process_bytes; /* what the process has already */
+    uint32_t stations, shards;
+    const PhaseRange *ranges; /* instead of an even cut, or NULL; `stations` of them */
+    uint32_t context;         /* 0: the largest that fits, at most 8192 and the model's */
+    uint32_t chunk;           /* 0: the largest that fits well, at most 512 */
+    uint32_t logit_rows;      /* wanted at once; the plan may give fewer, at least 1 */
+    uint32_t workers;
+    CacheType cache;
+    const Kernels *kernels;
+    const Ops *ops;
+} PlanRequest;
+
+typedef struct PlanRole {
+    bool is_shard;
+    PhaseRange range;          /* station */
+    uint32_t id_first, id_last; /* shard */
+    uint64_t process_bytes, floor_bytes, window_bytes, scratch_bytes, logits_bytes, cache_bytes, pinned_bytes;
+    uint64_t weight_bytes;     /* what it would be resident with */
+    uint64_t total_bytes;
+} PlanRole;
+
+typedef struct Plan {
+    PlanRequest request;
+    uint32_t context, chunk, logit_rows;
+    uint64_t tile_bytes_max; /* of one wish */
+    uint64_t window_bytes;   /* weights in memory at once while streaming */
+    uint64_t pinned_bytes;   /* solo: payload bytes 0.. that are never dropped */
+    bool resident;           /* nothing is streamed */
+    uint32_t role_count;     /* stations, then shards */
+    PlanRole role[PLAN_ROLES_MAX];
+    PlanRole sum;            /* solo: the whole process */
+} Plan;
+
+/* The range of station `index` of `count`: whole layers when there are enough, the remainder to the first.
+ * Errors  ERR_RANGE when count is 0 or exceeds the number of phases. */
+MUST_CHECK Error plan_station_range(uint32_t layers, uint32_t count, uint32_t index, PhaseRange *out, Why *why);
+
+/* Errors  ERR_PLAN (the Why is the sum), ERR_RANGE, ERR_MISSING_TENSOR, ERR_SHAPE. */
+MUST_CHECK Error plan_make(const PlanRequest *request, Plan *out, Why *why);
+
+/* Splits `workers` processes into stations and shards by the bytes each side has to hold. */
+void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations, uint32_t *shards);
+
+StationConfig plan_station_config(const Plan *plan, uint32_t station);
+ShardConfig plan_shard_config(const Plan *plan, uint32_t shard);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The arithmetic of a station, phase by phase, over the rows of a frame.
+ *
+ *   attn       h = norm(x);  q k v = W h + b;  rope;  cache;  attended = attention;  x += norm?(Wo attended)
+ *   ffn_gate   g = Wg norm(x)
+ *   ffn_up     g = act(g) * (Wu norm(x))
+ *   ffn_down   x += norm?(Wd g)
+ *
+ * Work is fanned out over rows (norms, quantization), over row x kv head (attention) or over weight panels (products);
+ * every item writes its own floats only. */
+#include "cluster/station_state.h"
+
+/* q, k, v and output are matrices 0..3 of the attn phase. */
+enum { MATRIX_Q, MATRIX_K, MATRIX_V, MATRIX_OUTPUT };
+
+static float *work_row(const Station *s, uint32_t row) { return s->b.work + (size_t)row * s->b.work_stride; }
+static float *x_row(const Station *s, uint32_t row)
+{
+    return s->frame.x + (size_t)row * s->config.hyper->hidden;
+}
+static float *g_row(const Station *s, uint32_t row) { return s->frame.g + (size_t)row * s->config.hyper->ffn; }
+static uint32_t row_position(const Station *s, uint32_t row)
+{
+    uint32_t q = s->b.row_sequence[row];
+    return s->frame.sequences[q].position + row - s->b.sequence_row[q];
+}
+static bool is_local(const Station *s) { return hyper_layer_is_local(s->config.hyper, phase_layer(s->phase)); }
+
+/* ---- Rope ---------------------------------------------------------------------------------------------------- */
+
+static void rope_row(void *argument, uint32_t row, uint32_t worker)
+{
+    (void)worker;
+    Station *s = argument;
+    for (int t = 0; t < 2; t++)
+        if (s->b.cosine[t])
+            ops_rope_position(s->frequencies[t], s->rotated, s->magnitude[t], row_position(s, row),
+                              s->b.cosine[t] + (size_t)row * s->rotated, s->b.sine[t] + (size_t)row * s->rotated);
+}
+
+void station_compute_rope(Station *s, const Parallel *parallel)
+{
+    if (!s->rope_ready) { /* the factors are part of the floor, so they arrive after building */
+        ops_rope_frequencies(s->config.hyper, false, s->rope_factors, s->frequencies[0], &s->magnitude[0]);
+        ops_rope_frequencies(s->config.hyper, true, NULL, s->frequencies[1], &s->magnitude[1]);
+        s->rope_ready = true;
+    }
+    parallel_run(parallel, rope_row, s, s->frame.rows);
+}
+
+/* ---- Inputs of a matrix -------------------------------------------------------------------------------------- */
+
+/* The float row that the current matrix multiplies; norms go through the worker's own buffer. */
+static const float *input_row(Station *s, uint32_t row, uint32_t worker)
+{
+    const Hyper *h = s->config.hyper;
+    Phase phase = phase_of(s->phase);
+    if (phase == PHASE_FFN_DOWN) return g_row(s, row);
+    if (phase == PHASE_ATTN && s->matrix == MATRIX_OUTPUT) return work_row(s, row) + s->b.at_attended;
+    float *normed = s->b.normed + (size_t)worker * h->hidden;
+    const float *weight = phase == PHASE_ATTN ? station_layer(s)->attn_norm : station_layer(s)->ffn_norm;
+    s->config.ops->rms_norm(x_row(s, row), weight, h->hidden, h->norm_epsilon, normed);
+    return normed;
+}
+
+static void quantize_row(void *argument, uint32_t row, uint32_t worker)
+{
+    Station *s = argument;
+    uint32_t cols = station_plan(s)->matrix[s->matrix].cols;
+    s->config.kernels->quantize[s->form](input_row(s, row, worker), cols,
+                                         s->b.activations + (size_t)row * s->b.activation_stride);
+}
+
+static bool input_changes(const Station *s)
+{
+    return s->matrix == 0 || (phase_of(s->phase) == PHASE_ATTN && s->matrix == MATRIX_OUTPUT);
+}
+
+static void quantize_input(Station *s, const KnotTensor *weight, const Parallel *parallel)
+{
+    int form = (int)kernels_activation_form(weight->type);
+    if (s->row > 0 || (form == s->form && !input_changes(s))) return;
+    s->form = form;
+    parallel_run(parallel, quantize_row, s, s->frame.rows);
+}
+
+/* ---- Products ------------------------------------------------------------------------------------------------ */
+
+static float *product_place(Station *s, size_t *stride)
+{
+    *stride = s->b.work_stride;
+    switch (phase_of(s->phase)) {
+    case PHASE_ATTN:
+        if (s->matrix == MATRIX_K) return s->b.work + s->b.at_k;
+        if (s->matrix == MATRIX_V) return s->b.work + s->b.at_v;
+        return s->b.work;
+    case PHASE_FFN_GATE: *stride = s->config.hyper->ffn; return s->frame.g;
+    default: return s->b.work;
+    }
+}
+
+void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count, const Parallel *parallel)
+{
+    const PhaseMatrix *m = &station_plan(s)->matrix[s->matrix];
+    quantize_input(s, m->weight, parallel);
+    size_t stride;
+    float *place = product_place(s, &stride);
+    MatmulTile job = {
+        .type = m->weight->type, .layout = m->weight->layout, .cols = m->cols,
+        .tile = tile, .row_first = s->row, .row_count = row_count,
+        .activations = s->b.activations, .activation_stride = s->b.activation_stride, .tokens = s->frame.rows,
+        .out = place + s->row, .out_stride = stride,
+        .scratch = s->b.panel, .scratch_bytes_per_worker = s->b.panel_bytes,
+    };
+    kernels_matmul(s->config.kernels, &job, parallel);
+    const float *bias = station_layer(s)->bias[phase_of(s->phase)][s->matrix];
+    if (bias)
+        for (uint32_t r = 0; r < s->frame.rows; r++)
+            s->config.ops->add(place + r * stride + s->row, bias + s->row, row_count);
+}
+
+/* ---- Attention ----------------------------------------------------------------------------------------------- */
+
+static void heads_norm_and_rope(Station *s, float *heads, uint32_t count, const float *norm, const float *cosine,
+                                const float *sine)
+{
+    const Hyper *h = s->config.hyper;
+    for (uint32_t i = 0; i < count; i++) {
+        float *head = heads + (size_t)i * h->head_dim;
+        if (norm) s->config.ops->rms_norm(head, norm, h->head_dim, h->norm_epsilon, head);
+        s->config.ops->rope(h->rope_kind, head, cosine, sine, h->rope_dim);
+    }
+}
+
+static void rotate_row(void *argument, uint32_t row, uint32_t worker)
+{
+    (void)worker;
+    Station *s = argument;
+    const Hyper *h = s->config.hyper;
+    int table = is_local(s);
+    const float *cosine = s->b.cosine[table] + (size_t)row * s->rotated;
+    const float *sine = s->b.sine[table] + (size_t)row * s->rotated;
+    float *q = work_row(s, row);
+    heads_norm_and_rope(s, q, h->heads, station_layer(s)->q_norm, cosine, sine);
+    heads_norm_and_rope(s, q + s->b.at_k, h->kv_heads, station_layer(s)->k_norm, cosine, sine);
+}
+
+/* All rows of one sequence: two rows of one block share cache lines, so a sequence is one item. */
+static void store_sequence(void *argument, uint32_t sequence, uint32_t worker)
+{
+    (void)worker;
+    Station *s = argument;
+    const Hyper *h = s->config.hyper;
+    const StationSequence *q = &s->frame.sequences[sequence];
+    uint32_t layer = phase_layer(s->phase) - s->attn_first;
+    for (uint32_t i = 0; i < q->rows; i++) {
+        uint32_t position = q->position + i;
+        const float *row = work_row(s, s->b.sequence_row[sequence] + i);
+        uint8_t *block = cache_block(&s->cache, q->session, position / CACHE_BLOCK_POSITIONS, layer);
+        s->config.ops->cache_store(s->config.cache, block, position % CACHE_BLOCK_POSITIONS, h->kv_heads,
+                                   h->head_dim, row + s->b.at_k, row + s->b.at_v);
+    }
+}
+
+static void list_blocks(Station *s)
+{
+    uint32_t layer = phase_layer(s->phase) - s->attn_first, at = 0;
+    for (uint32_t i = 0; i < s->frame.sequence_count; i++) {
+        const StationSequence *q = &s->frame.sequences[i];
+        s->b.sequence_block[i] = at;
+        uint32_t blocks = cache_blocks_for(q->position + q->rows);
+        for (uint32_t b = 0; b < blocks; b++) s->b.blocks[at++] = cache_block(&s->cache, q->session, b, layer);
+    }
+}
+
+static void attend(void *argument, uint32_t item, uint32_t worker)
+{
+    Station *s = argument;
+    const Hyper *h = s->config.hyper;
+    uint32_t row = item / h->kv_heads, kv_head = item % h->kv_heads, group = h->heads / h->kv_heads;
+    uint32_t position = row_position(s, row);
+    float *work = work_row(s, row);
+    size_t first = (size_t)kv_head * group * h->head_dim;
+    bool windowed = is_local(s) && position >= h->window;
+    AttentionJob job = {
+        .q = work + first, .group_heads = group,
+        .kv_head = kv_head, .kv_heads = h->kv_heads, .head_dim = h->head_dim,
+        .blocks = s->b.blocks + s->b.sequence_block[s->b.row_sequence[row]],
+        .position_first = windowed ? position - h->window + 1 : 0, .position = position,
+        .scale = h->attention_scale, .cache = s->config.cache,
+        .out = work + s->b.at_attended + first,
+        .scratch = s->b.attention + worker * s->b.attention_floats,
+    };
+    s->config.ops->attention(&job);
+}
+
+static void attention_all(Station *s, const Parallel *parallel)
+{
+    parallel_run(parallel, rotate_row, s, s->frame.rows);
+    parallel_run(parallel, store_sequence, s, s->frame.sequence_count);
+    list_blocks(s);
+    parallel_run(parallel, attend, s, s->frame.rows * s->config.hyper->kv_heads);
+}
+
+/* ---- Ends of matrices ---------------------------------------------------------------------------------------- */
+
+/* x += product, through the post norm where the model has one. */
+static void residual_row(void *argument, uint32_t row, uint32_t worker)
+{
+    (void)worker;
+    Station *s = argument;
+    const Hyper *h = s->config.hyper;
+    float *product = work_row(s, row), *x = x_row(s, row);
+    const float *norm = phase_of(s->phase) == PHASE_ATTN ? station_layer(s)->post_attn_norm
+                                                         : station_layer(s)->post_ffn_norm;
+    if (norm) s->config.ops->rms_norm(product, norm, h->hidden, h->norm_epsilon, product);
+    s->config.ops->add(x, product, h->hidden);
+    s->b.finite[row] = s->config.ops->all_finite(x, h->hidden);
+}
+
+static void gate_row(void *argument, uint32_t row, uint32_t worker)
+{
+    (void)worker;
+    Station *s = argument;
+    const Hyper *h = s->config.hyper;
+    if (phase_of(s->phase) == PHASE_FFN_UP) s->config.ops->gate(h->gate, g_row(s, row), work_row(s, row), h->ffn);
+    s->b.finite[row] = s->config.ops->all_finite(g_row(s, row), h->ffn);
+}
+
+static Error check_finite(const Station *s, Why *why)
+{
+    const PhasePlan *plan = &s->phases[s->phase - s->config.range.first];
+    for (uint32_t r = 0; r < s->frame.rows; r++)
+        if (!s->b.finite[r])
+            return error_why(why, ERR_NOT_FINITE, "layer %u, phase %s, tensor %s: a number is not finite at position %u",
+                             phase_layer(s->phase), phase_name(phase_of(s->phase)), plan->matrix[s->matrix].weight->name,
+                             row_position(s, r));
+    return OK;
+}
+
+Error station_compute_matrix_end(Station *s, const Parallel *parallel, Why *why)
+{
+    Phase phase = phase_of(s->phase);
+    if (phase == PHASE_ATTN && s->matrix != MATRIX_OUTPUT) {
+        if (s->matrix == MATRIX_V) attention_all(s, parallel);
+        return OK;
+    }
+    bool ffn = phase == PHASE_FFN_GATE || phase == PHASE_FFN_UP;
+    parallel_run(parallel, ffn ? gate_row : residual_row, s, s->frame.rows);
+    return check_finite(s, why);
+}
