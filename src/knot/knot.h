@@ -22,7 +22,11 @@ enum {
     KNOT_META_BYTES_MAX = 16 << 20,
     KNOT_HASH_BLOCK_BYTES = 256 << 10, /* payload bytes per entry of the block hash table */
     KNOT_NAME_BYTES_MAX = 64,
-    KNOT_TENSORS_MAX = 65536
+    KNOT_TENSORS_MAX = 65536,
+    KNOT_ALIGNMENT = 64,         /* of tensors and sections, version 2 */
+    KNOT_PART_ALIGNMENT = 4096,  /* of the payload, phases, head, embedding, tokenizer, version 2 */
+    KNOT_ID_DIGITS_OFFSET = 22,  /* in the file: the JSON starts with {"knot_id":" */
+    KNOT_ID_DIGITS = 16
 };
 
 /* Hyper-parameters as the file states them; `model` gives them meaning. Zero where the file is silent. */
@@ -70,6 +74,7 @@ typedef struct Knot {
     KnotSection tokenizer;
     KnotSection block_hashes;         /* u64 per KNOT_HASH_BLOCK_BYTES of payload before this section */
     KnotSection embedding_row_hashes; /* u64 per row of token_embd_weight */
+    bool tied_head; /* output_weight repeats the values of token_embd_weight */
 } Knot;
 
 /* From the file's first bytes (at least 10): how many bytes the header needs, JSON and padding and marker included.
@@ -83,6 +88,18 @@ MUST_CHECK Error knot_header_bytes(const uint8_t *probe, size_t probe_bytes, uin
  * Errors  ERR_FORMAT, ERR_STALE, ERR_TRUNCATED, ERR_TYPE, ERR_SHAPE, ERR_RANGE, ERR_DUPLICATE, ERR_TOO_LARGE, ERR_MEMORY. */
 MUST_CHECK Error knot_parse(const uint8_t *header, size_t header_bytes, uint64_t file_bytes, Arena *arena,
                             Arena *scratch, Knot *out, Why *why);
+
+/* True for a version 1 header of the early encoder (docs/format/knot.md, section 7); needs the bytes up to 10 + meta_len. */
+bool knot_is_stale(const uint8_t *header, size_t header_bytes);
+
+/* JSON, NULs and marker: what stands before the payload's alignment. `meta_bytes` at most KNOT_META_BYTES_MAX. */
+uint64_t knot_header_end(uint64_t meta_bytes);
+/* Where the payload starts in the file. */
+uint64_t knot_payload_start(uint16_t version, uint64_t meta_bytes);
+
+/* The identity that a version 2 file must state: the header's JSON with its digits as zeros, then the two hash sections. */
+uint64_t knot_identity(const uint8_t *header, size_t header_bytes, const uint8_t *row_hashes, size_t row_hashes_bytes,
+                       const uint8_t *block_hashes, size_t block_hashes_bytes);
 
 /* Sizes for the two arenas that surely suffice for a header of this many bytes. */
 size_t knot_arena_bytes(size_t header_bytes);

@@ -23,6 +23,8 @@ typedef enum VocabTokenType { VOCAB_NORMAL = 1, VOCAB_UNKNOWN = 2, VOCAB_CONTROL
 
 #define VOCAB_NO_TOKEN UINT32_MAX
 
+enum { VOCAB_HEADER_BYTES = 64, VOCAB_TOKENS_MAX = 1 << 22, VOCAB_TOKEN_BYTES_MAX = 1024 };
+
 typedef struct VocabMerge {
     uint32_t left, right, merged; /* token ids; the index in the list is the rank */
 } VocabMerge;
@@ -51,5 +53,25 @@ const uint8_t *vocab_token(const Vocab *v, uint32_t id, uint32_t *bytes);
 VocabTokenType vocab_type(const Vocab *v, uint32_t id);
 float vocab_score(const Vocab *v, uint32_t id); /* 0 when the section has no scores */
 VocabMerge vocab_merge(const Vocab *v, uint32_t rank);
+
+/* --- for writers of a section --- */
+
+typedef struct VocabShape {
+    VocabModel model;
+    VocabPre pre;
+    bool add_bos, add_eos, add_space_prefix, scores;
+    uint32_t tokens, merges;
+    uint32_t bos, eos, eot, unknown, pad;
+    uint32_t text_bytes, chat_template_bytes;
+} VocabShape;
+
+/* Where a writer puts its numbers: the section's parts. `scores` is meaningless without scores. */
+typedef struct VocabParts {
+    uint8_t *ends, *scores, *merges, *types, *text, *chat_template;
+} VocabParts;
+
+uint64_t vocab_section_bytes(const VocabShape *shape);
+/* Writes the first 64 bytes; the caller fills the parts and checks the result with vocab_parse. */
+VocabParts vocab_write_fixed(const VocabShape *shape, uint8_t *section);
 
 #endif
