@@ -24,7 +24,7 @@ set(link_flags --no-entry --stack-first -z stack-size=65536 --fatal-warnings)
 set(libraries ${COBORD_WASI_LIB}/libc.a ${builtins})
 
 function(cobord_add_module name)
-    add_executable(${name} ${objects} cmake/wasm/no_files.c ${ARGN})
+    add_executable(${name} ${objects} cmake/wasm/no_system.c ${ARGN})
     target_include_directories(${name} PRIVATE src)
     target_link_libraries(${name} PRIVATE cobord_strict ${libraries})
     set_target_properties(${name} PROPERTIES LINK_FLAGS "" LINK_OPTIONS "${link_flags}")

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hashes against published values, whole and in pieces.
- * Source  the figures for seed 0 in xxHash 0.8's own sanity check (xsum_sanity_check.c): input byte i is the top byte of
- *         2654435761 * 11400714785074694797^i mod 2^64. "a": the test of the Python package xxhash 4.1.0. */
+ * Source  the figures for seed 0 in xxHash 0.8's own sanity check (xsum_sanity_check.c): input byte i is
+ *         the top byte of 2654435761 * 11400714785074694797^i mod 2^64. "a": the test of the Python
+ *         package xxhash 4.1.0. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
