@@ -52,7 +52,7 @@ Error block_row_bytes(BlockType type, uint64_t cols, uint64_t *out, Why *why)
 
 Error block_tensor_bytes(BlockType type, uint64_t rows, uint64_t cols, uint64_t *out, Why *why)
 {
-    uint64_t row_bytes;
+    uint64_t row_bytes = 0;
     TRY(block_row_bytes(type, cols, &row_bytes, why));
     if (!bytes_mul(rows, row_bytes, out))
         return error_why(why, ERR_TOO_LARGE, "%llu rows of %llu bytes", (unsigned long long)rows,
@@ -165,7 +165,7 @@ UNPACK_INLINE void expand_row(BlockType type, const uint8_t *in, uint32_t cols, 
 
 Error block_dequantize_row(BlockType type, const void *bytes, uint32_t cols, float *out, Why *why)
 {
-    uint64_t row_bytes;
+    uint64_t row_bytes = 0;
     TRY(block_row_bytes(type, cols, &row_bytes, why));
     const uint8_t *in = bytes;
     switch (type) {

@@ -35,7 +35,7 @@ static uint32_t block_x16_bytes(BlockType type)
 
 Error layout_panel_bytes(BlockType type, uint64_t cols, uint64_t *out, Why *why)
 {
-    uint64_t row_bytes;
+    uint64_t row_bytes = 0;
     TRY(block_row_bytes(type, cols, &row_bytes, why));
     if (!bytes_mul(cols / block_traits((uint32_t)type)->elements, block_x16_bytes(type), out))
         return error_why(why, ERR_TOO_LARGE, "a panel of %llu columns", (unsigned long long)cols);
@@ -46,7 +46,7 @@ Error layout_tensor_bytes(BlockType type, Layout layout, uint64_t rows, uint64_t
 {
     if (layout == LAYOUT_ROWS) return block_tensor_bytes(type, rows, cols, out, why);
     if (layout != LAYOUT_X16) return error_why(why, ERR_UNSUPPORTED, "layout number %u is unknown", (unsigned)layout);
-    uint64_t panel_bytes, panels;
+    uint64_t panel_bytes = 0, panels;
     TRY(layout_panel_bytes(type, cols, &panel_bytes, why));
     if (!bytes_add(rows, PANEL_ROWS - 1, &panels) || !bytes_mul(panels / PANEL_ROWS, panel_bytes, out))
         return error_why(why, ERR_TOO_LARGE, "%llu rows of %llu columns", (unsigned long long)rows,
@@ -227,7 +227,7 @@ UNPACK_INLINE void unweave_floats(uint32_t bytes, const uint8_t *in, Span span, 
 
 static Error span_check(BlockType type, uint32_t rows, uint32_t cols, Span *out, Why *why)
 {
-    uint64_t row_bytes;
+    uint64_t row_bytes = 0;
     TRY(block_row_bytes(type, cols, &row_bytes, why));
     if (rows == 0 || rows > PANEL_ROWS) return error_why(why, ERR_SHAPE, "a panel of %u rows", (unsigned)rows);
     if (row_bytes > SIZE_MAX / PANEL_ROWS) return error_why(why, ERR_TOO_LARGE, "a row of %u columns", (unsigned)cols);
@@ -256,7 +256,7 @@ static Error span_check(BlockType type, uint32_t rows, uint32_t cols, Span *out,
 
 Error layout_panel_from_rows(BlockType type, const void *in, uint32_t rows, uint32_t cols, void *out, Why *why)
 {
-    Span span;
+    Span span = {0};
     TRY(span_check(type, rows, cols, &span, why));
     DISPATCH(weave, type, in, span, out)
     return error_why(why, ERR_TYPE, "block type number %u is unknown", (unsigned)type);
@@ -264,7 +264,7 @@ Error layout_panel_from_rows(BlockType type, const void *in, uint32_t rows, uint
 
 Error layout_rows_from_panel(BlockType type, const void *panel, uint32_t rows, uint32_t cols, void *out, Why *why)
 {
-    Span span;
+    Span span = {0};
     TRY(span_check(type, rows, cols, &span, why));
     DISPATCH(unweave, type, panel, span, out)
     return error_why(why, ERR_TYPE, "block type number %u is unknown", (unsigned)type);
