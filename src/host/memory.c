@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/memory.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host/cgroup.h"
+
+/* The number behind `key` in a /proc file of "Key:  number kB" lines, in bytes; 0 when there is
+ * none. */
+static uint64_t memory_proc(const char *path, const char *key)
+{
+    char text[4096];
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    size_t length = 0;
+    for (ssize_t n; length < sizeof text - 1; length += (size_t)n) {
+        n = read(file, text + length, sizeof text - 1 - length);
+        if (n <= 0) break;
+    }
+    (void)close(file);
+    text[length] = 0;
+    const char *line = strstr(text, key);
+    return line ? strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
+}
+
+static uint64_t memory_group_limit(const char *directory, int version)
+{
+    uint64_t limit =
+        cgroup_number(directory, version == 1 ? "memory.limit_in_bytes" : "memory.max");
+    return limit >= (uint64_t)1 << 60 ? UINT64_MAX
+                                      : limit; /* version 1 writes "none" as a huge number */
+}
+
+uint64_t memory_limit(void)
+{
+    return cgroup_least("memory", memory_group_limit);
+}
+
+uint64_t memory_available(void)
+{
+    return memory_proc("/proc/meminfo", "MemAvailable:");
+}
+
+uint64_t memory_allowed(void)
+{
+    uint64_t limit = memory_limit(), available = memory_available();
+    if (available == 0) return limit;
+    available += memory_resident();
+    return available < limit ? available : limit;
+}
+
+uint64_t memory_peak(void)
+{
+    return memory_proc("/proc/self/status", "VmHWM:");
+}
+
+uint64_t memory_resident(void)
+{
+    return memory_proc("/proc/self/status", "VmRSS:");
+}
+
+void memory_peak_reset(void)
+{
+    int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    if (file < 0) return;
+    ssize_t written = write(file, "5", 1);
+    (void)written; /* best effort: a kernel without it keeps the old peak */
+    (void)close(file);
+}
