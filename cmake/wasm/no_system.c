@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yyjson can read files by name and has an allocator over malloc. The pure rooms hand it bytes and memory of an arena and
- * never call these; here they fail, so that libc's own, and with them imports from the host, stay out of the module. */
+/* yyjson can read files by name and has an allocator over malloc. The pure rooms hand it bytes and
+ * memory of an arena and never call these; here they fail, so that libc's own, and with them imports
+ * from the host, stay out of the module. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -302,7 +302,8 @@ def check_docs(root):
             continue
         text = read(root, path)
         for match in re.finditer(r"(?<![\w/.-])((?:docs|src)/[\w/.-]+\.(?:md|[ch]))\b", text):
-            if not os.path.exists(os.path.join(root, match.group(1))):
+            placeholder = re.search(r"/[A-Z]+/", match.group(1))
+            if not placeholder and not os.path.exists(os.path.join(root, match.group(1))):
                 yield path, line_of(text, match.start()), f"{match.group(1)} does not exist"
 
 
