@@ -187,6 +187,13 @@ class Tidy(unittest.TestCase):
             self.write("src/host/a.c", SPDX + f"void a_f(void) {{ {name} (0); }}\n")
             self.expect(tidy.check_words, f"{name}() is banned")
 
+    def test_words_sscanf(self):
+        self.write("src/host/a.c", SPDX + 'int a_f(char *s, char *t) { return sscanf(s, "%*s %31s %9[a-z]", t, t); }\n')
+        self.clean(tidy.check_words)
+        for bad in ("%s", "%d", "%31s %llu", "%[a-z]"):
+            self.write("src/host/a.c", SPDX + f'int a_f(char *s, char *t) {{ return sscanf(s, "{bad}", t); }}\n')
+            self.expect(tidy.check_words, "sscanf with")
+
     def test_words_mark(self):
         self.write("docs/a.md", "TODO later\n")
         self.expect(tidy.check_words, "left-over mark")

@@ -40,7 +40,7 @@ PURE_CALLS = re.compile(
     r"|__(u?div|u?mod|mul|popcount|clz|ctz|ashl|lshr|ashr|extend|trunc)\w*[sdth][if]\d?"
     r"|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail|__memcpy_chk|__memset_chk|__memmove_chk)$")
 BANNED_CALLS = re.compile(
-    r"\b(strcpy|strcat|strncpy|stpcpy|sprintf|vsprintf|strtok|gets|atoi|atol|atoll|atof|scanf|sscanf|fscanf|alloca"
+    r"\b(strcpy|strcat|strncpy|stpcpy|sprintf|vsprintf|strtok|gets|atoi|atol|atoll|atof|scanf|fscanf|alloca"
     r"|rand|srand|setjmp|longjmp|tmpnam|mktemp|system)\s*\(")
 MARKS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 # Put together from pieces, so that this file does not name them either.
@@ -270,6 +270,7 @@ def check_words(root):
             bare = code_only(text)
             for match in BANNED_CALLS.finditer(bare):
                 yield path, line_of(bare, match.start()), f"{match.group(1)}() is banned"
+            yield from sscanf_faults(path, text)
         for pattern, why in ((MARKS, "left-over mark"), (REGISTRY_HOSTS, "a registry's host name"),
                              (WORKPLACE_PATHS, "a path of one machine")):
             if path.startswith(os.path.join("tests", "tidy")):
@@ -280,6 +281,14 @@ def check_words(root):
             hub_files.append(path)
     for path in hub_files[1:]:
         yield path, 1, f"the hub's address is one setting, in {hub_files[0]}"
+
+
+def sscanf_faults(path, text):
+    """sscanf may cut out words of bounded length; it does not see a number overflow."""
+    for match in re.finditer(r'\bsscanf\s*\([^;"]*"((?:\\.|[^"\\])*)"', text):
+        for width, kind in re.findall(r"%(?![*%])(\d*)([a-zA-Z\[]+)", match.group(1)):
+            if kind[0] not in "s[c" or (not width and kind[0] != "c"):
+                yield path, line_of(text, match.start()), f"sscanf with %{width}{kind}: numbers and unbounded words are banned"
 
 
 # ---- docs ------------------------------------------------------------------------------------------------------------
