@@ -29,8 +29,10 @@ enum {
 };
 
 /* Appends the ids of text[0..bytes) to ids. `scratch` needs tokenizer_scratch_bytes(bytes).
- * Errors  ERR_CAPACITY when ids_max is too small (bytes + 2 always suffices for byte-level BPE; NFC never grows text by
- *         more than a factor 3, so 3 * bytes + 2 suffices for all), ERR_MEMORY. */
+ * A byte the vocabulary has no token for becomes the unknown token (SentencePiece) or nothing (byte-level BPE).
+ * Errors  ERR_CAPACITY when ids_max is too small (tokenizer_ids_max(bytes) always suffices), ERR_MEMORY,
+ *         ERR_TOO_LARGE above 2^31 - 1 bytes. */
+size_t tokenizer_ids_max(const Tokenizer *t, size_t bytes);
 size_t tokenizer_scratch_bytes(const Tokenizer *t, size_t bytes);
 MUST_CHECK Error tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, unsigned flags,
                                   Arena *scratch, uint32_t *ids, size_t ids_max, size_t *ids_count, Why *why);
@@ -43,6 +45,8 @@ MUST_CHECK Error tokenizer_piece(const Tokenizer *t, uint32_t id, bool specials,
 
 /* True for ids that end an answer: EOS, EOT, and control tokens such as <|im_end|> and <end_of_turn>. */
 bool tokenizer_is_end(const Tokenizer *t, uint32_t id);
+/* True for control tokens, the unknown token and turn markers: tokens that text becomes only under TOKENIZE_SPECIALS. */
+bool tokenizer_is_control(const Tokenizer *t, uint32_t id);
 /* The id of a token by its exact text, VOCAB_NO_TOKEN when there is none. */
 uint32_t tokenizer_find(const Tokenizer *t, const char *text);
 const Vocab *tokenizer_vocab(const Tokenizer *t);
