@@ -6,9 +6,8 @@
  */
 #include "quant/layout.h"
 
+#include "quant/panel.h"
 #include "quant/unpack.h"
-
-enum { LINE_BYTES = 64, HALVES_BYTES = 32, PAIR_BYTES = 32 };
 
 const char *layout_name(Layout layout)
 {
@@ -26,18 +25,11 @@ Error layout_from_name(const char *name, size_t length, Layout *out, Why *why)
     return error_why(why, ERR_UNSUPPORTED, "layout '%.*s' is unknown", shown, name);
 }
 
-/* Bytes that 16 rows of one block take: 16 GGUF blocks, and 4 bytes a row more where packed scales become bytes. */
-static uint32_t block_x16_bytes(BlockType type)
-{
-    bool widened = type == BLOCK_Q3_K || type == BLOCK_Q4_K || type == BLOCK_Q5_K;
-    return (block_traits((uint32_t)type)->bytes + (widened ? 4u : 0u)) * PANEL_ROWS;
-}
-
 Error layout_panel_bytes(BlockType type, uint64_t cols, uint64_t *out, Why *why)
 {
     uint64_t row_bytes = 0;
     TRY(block_row_bytes(type, cols, &row_bytes, why));
-    if (!bytes_mul(cols / block_traits((uint32_t)type)->elements, block_x16_bytes(type), out))
+    if (!bytes_mul(cols / block_traits((uint32_t)type)->elements, panel_block_bytes(type), out))
         return error_why(why, ERR_TOO_LARGE, "a panel of %llu columns", (unsigned long long)cols);
     return OK;
 }
@@ -62,31 +54,7 @@ static uint32_t load_line(const uint8_t *lines, uint32_t line, uint32_t r)
     return bytes_load32(lines + line * LINE_BYTES + 4 * r);
 }
 
-/* The lines that carry 32 elements: one-bit, two-bit and nibble lines in this order, each 0 or all of its kind. */
-typedef struct Lines {
-    uint32_t bit_lines, crumb_lines, nibble_lines, byte_lines; /* counts: 0/1, 0/2, 0/4, 0/8 */
-    uint32_t bit_shift, crumb_shift;                           /* where their bits sit in an element */
-} Lines;
-
-UNPACK_INLINE Lines lines_of(BlockType type)
-{
-    switch (type) {
-    case BLOCK_Q8_0: return (Lines){0, 0, 0, 8, 0, 0};
-    case BLOCK_Q5_0:
-    case BLOCK_Q5_1:
-    case BLOCK_Q5_K: return (Lines){1, 0, 4, 0, 4, 0};
-    case BLOCK_Q6_K: return (Lines){0, 2, 4, 0, 0, 4};
-    case BLOCK_Q2_K: return (Lines){0, 2, 0, 0, 0, 0};
-    case BLOCK_Q3_K: return (Lines){1, 2, 0, 0, 2, 0};
-    default: return (Lines){0, 0, 4, 0, 0, 0}; /* Q4_0 Q4_1 Q4_K */
-    }
-}
-UNPACK_INLINE uint32_t lines_count(Lines k)
-{
-    return k.bit_lines + k.crumb_lines + k.nibble_lines + k.byte_lines;
-}
-
-UNPACK_INLINE void lines_store(Lines k, const uint32_t w[8], uint32_t r, uint8_t *lines)
+UNPACK_INLINE void lines_store(PanelLines k, const uint32_t w[8], uint32_t r, uint8_t *lines)
 {
     if (k.bit_lines) {
         uint32_t bits = 0;
@@ -105,7 +73,7 @@ UNPACK_INLINE void lines_store(Lines k, const uint32_t w[8], uint32_t r, uint8_t
     for (uint32_t g = 0; g < k.byte_lines; g++) bytes_store32(line_word(lines, g, r), w[g]);
 }
 
-UNPACK_INLINE void lines_load(Lines k, const uint8_t *lines, uint32_t r, uint32_t w[8])
+UNPACK_INLINE void lines_load(PanelLines k, const uint8_t *lines, uint32_t r, uint32_t w[8])
 {
     const uint8_t *crumbs = lines + k.bit_lines * LINE_BYTES, *rest = crumbs + k.crumb_lines * LINE_BYTES;
     for (uint32_t g = 0; g < 8; g++) {
@@ -118,14 +86,6 @@ UNPACK_INLINE void lines_load(Lines k, const uint8_t *lines, uint32_t r, uint32_
 }
 
 /* ---- scales, panel side ---- */
-
-/* Bytes before the first line. */
-UNPACK_INLINE uint32_t head_bytes(BlockType type)
-{
-    uint32_t pairs = unpack_scale_count(type) / 2;
-    if (type == BLOCK_Q4_K || type == BLOCK_Q5_K) pairs *= 2; /* scales, then mins */
-    return HALVES_BYTES * (unpack_has_min(type) ? 2u : 1u) + PAIR_BYTES * pairs;
-}
 
 UNPACK_INLINE void head_store(BlockType type, const UnpackScales *s, uint32_t r, uint8_t *block)
 {
@@ -173,9 +133,9 @@ static const uint8_t ZERO_BLOCK[256] = {0};
 UNPACK_INLINE void weave_quantized(BlockType type, const uint8_t *in, Span span, uint8_t *out)
 {
     const BlockTraits *traits = block_traits((uint32_t)type);
-    Lines k = lines_of(type);
+    PanelLines k = panel_lines(type);
     uint32_t subs = traits->elements / 32u, blocks = span.cols / traits->elements;
-    for (uint32_t b = 0; b < blocks; b++, out += block_x16_bytes(type))
+    for (uint32_t b = 0; b < blocks; b++, out += panel_block_bytes(type))
         for (uint32_t r = 0; r < PANEL_ROWS; r++) {
             const uint8_t *block = in + r * span.row_bytes + (size_t)b * traits->bytes;
             if (r >= span.rows) block = ZERO_BLOCK;
@@ -185,7 +145,7 @@ UNPACK_INLINE void weave_quantized(BlockType type, const uint8_t *in, Span span,
             for (uint32_t j = 0; j < subs; j++) {
                 uint32_t w[8];
                 unpack_words(type, block, j, w);
-                lines_store(k, w, r, out + head_bytes(type) + j * lines_count(k) * LINE_BYTES);
+                lines_store(k, w, r, out + panel_head_bytes(type) + j * panel_lines_count(k) * LINE_BYTES);
             }
         }
 }
@@ -193,9 +153,9 @@ UNPACK_INLINE void weave_quantized(BlockType type, const uint8_t *in, Span span,
 UNPACK_INLINE void unweave_quantized(BlockType type, const uint8_t *in, Span span, uint8_t *out)
 {
     const BlockTraits *traits = block_traits((uint32_t)type);
-    Lines k = lines_of(type);
+    PanelLines k = panel_lines(type);
     uint32_t subs = traits->elements / 32u, blocks = span.cols / traits->elements;
-    for (uint32_t b = 0; b < blocks; b++, in += block_x16_bytes(type))
+    for (uint32_t b = 0; b < blocks; b++, in += panel_block_bytes(type))
         for (uint32_t r = 0; r < span.rows; r++) {
             uint8_t *block = out + r * span.row_bytes + (size_t)b * traits->bytes;
             UnpackScales scales;
@@ -204,7 +164,7 @@ UNPACK_INLINE void unweave_quantized(BlockType type, const uint8_t *in, Span spa
             unpack_pack_scales(type, &scales, block);
             for (uint32_t j = 0; j < subs; j++) {
                 uint32_t w[8];
-                lines_load(k, in + head_bytes(type) + j * lines_count(k) * LINE_BYTES, r, w);
+                lines_load(k, in + panel_head_bytes(type) + j * panel_lines_count(k) * LINE_BYTES, r, w);
                 unpack_pack_words(type, w, j, block);
             }
         }
