@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From what a person calls a model to the path of a knot.
+ *
+ *   zoo name                  models/NAME.knot, once pulled
+ *   name of a cached model    models/NAME.knot (see `cobord list`)
+ *   path of a .knot           itself; recognised by its first bytes, not by its name
+ *   path of a .gguf           encoded once into the cache, keyed by path, size and time of change
+ * of all its parts hf: https: http: URL      models/NAME.knot under a name made of the URL, once
+ * pulled file: URL                 the path in it */
+#ifndef COBORD_HOST_LOCATE_H
+#define COBORD_HOST_LOCATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "host/tell.h"
+
+/* `may_pull`: download what is not here yet; otherwise that is ERR_NOT_FOUND, and `why` has the
+ * command to run. `tell` gets the stages of encoding. `path` is written on success; 4,096 bytes
+ * always suffice. Errors  ERR_NOT_FOUND, ERR_FORMAT (what it looks like instead), ERR_UNSUPPORTED
+ * (s3:), ERR_IO, and those of encode_file and pull_model. */
+MUST_CHECK Error model_locate(const char *model, bool may_pull, const Tell *tell, char *path,
+                              size_t path_bytes, Why *why);
+
+typedef enum LocateKind { LOCATE_ZOO, LOCATE_URL, LOCATE_CACHED, LOCATE_PATH } LocateKind;
+
+/* Which of them it is, without looking whether it is there; `name` (PLACES_NAME_BYTES) is that of
+ * the cache for the first three. Errors  ERR_UNSUPPORTED, ERR_USAGE (an address that is none). */
+MUST_CHECK Error locate_kind(const char *model, LocateKind *kind, char *name, size_t name_bytes,
+                             Why *why);
+
+/* The path that a file: URL stands for, or the text itself. */
+const char *locate_file_path(const char *model);
+
+#endif

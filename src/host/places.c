@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/places.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct {
+    const char *cache, *hub, *hub_token;
+} places;
+
+void places_set(const char *cache, const char *hub, const char *hub_token)
+{
+    places.cache = cache;
+    places.hub = hub;
+    places.hub_token = hub_token;
+}
+
+const char *places_hub(void)
+{
+    return places.hub;
+}
+const char *places_hub_token(void)
+{
+    return places.hub_token;
+}
+
+Error places_system_error(int number, const char *path, Why *why)
+{
+    Error error = ERR_IO;
+    if (number == ENOSPC || number == EDQUOT || number == EFBIG) error = ERR_NO_SPACE;
+    else if (number == ENOENT || number == ENOTDIR) error = ERR_NOT_FOUND;
+    else if (number == ENOMEM) error = ERR_MEMORY;
+    return error_why(why, error, "%s: %s", path, strerror(number));
+}
+
+Error places_join(char *out, size_t out_bytes, const char *directory, const char *prefix,
+                  const char *name, const char *suffix, Why *why)
+{
+    int n = snprintf(out, out_bytes, "%s/%s%s%s", directory, prefix, name, suffix);
+    if (n < 0 || (size_t)n >= out_bytes)
+        return error_why(why, ERR_TOO_LARGE, "the path %.*s... is over %zu bytes", 60, directory,
+                         out_bytes);
+    return OK;
+}
+
+/* Makes a directory and those above it. */
+static Error places_make(char *path, Why *why)
+{
+    for (char *p = path + 1;; p++) {
+        if (*p != '/' && *p != 0) continue;
+        char end = *p;
+        *p = 0;
+        bool failed = mkdir(path, 0777) != 0 && errno != EEXIST;
+        if (failed && !(end && access(path, F_OK) == 0)) { /* a read-only root is no obstacle */
+            int number = errno;
+            if (number == ENOENT || number == ENOTDIR)
+                return error_why(why, ERR_IO, "cannot make the cache directory %s: %s", path,
+                                 strerror(number));
+            return places_system_error(number, path, why);
+        }
+        *p = end;
+        if (!end) return OK;
+    }
+}
+
+Error places_models(char *out, size_t out_bytes, Why *why)
+{
+    const char *cache = places.cache ? places.cache : getenv("COBORD_CACHE");
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n;
+    if (cache && cache[0]) n = snprintf(out, out_bytes, "%s/models", cache);
+    else if (xdg && xdg[0] == '/') n = snprintf(out, out_bytes, "%s/cobord/models", xdg);
+    else if (home && home[0] == '/') n = snprintf(out, out_bytes, "%s/.cache/cobord/models", home);
+    else
+        return error_why(
+            why, ERR_IO,
+            "no place for models: neither COBORD_CACHE nor HOME is set. Set COBORD_CACHE.");
+    if (n < 0 || (size_t)n + 512 >= out_bytes)
+        return error_why(why, ERR_TOO_LARGE, "the path of the cache directory is too long");
+    TRY(places_make(out, why));
+    struct stat state;
+    if (stat(out, &state) != 0) return places_system_error(errno, out, why);
+    if (!S_ISDIR(state.st_mode)) return error_why(why, ERR_IO, "%s: not a directory", out);
+    if (access(out, R_OK | X_OK) != 0) return places_system_error(errno, out, why);
+    return OK;
+}
+
+static int places_remove_one(const char *path, const struct stat *state, int type, struct FTW *at)
+{
+    (void)state;
+    (void)type;
+    (void)at;
+    (void)remove(path); /* what cannot be removed stays, and the walk goes on */
+    return 0;
+}
+
+void places_remove(const char *path)
+{
+    (void)nftw(path, places_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where things are: the cache of models, the hub.
+ *
+ *   ${COBORD_CACHE:-${XDG_CACHE_HOME:-~/.cache}/cobord}/
+ *       models/NAME.knot         a model that is ready
+ *       models/NAME.gguf         its source, when it was kept
+ *       models/NAME.from         where it came from, one line
+ *       models/.NAME.pull/       a pull or encode that is under way, or was interrupted
+ *       models/.NAME.lock        held by whoever works on NAME */
+#ifndef COBORD_HOST_PLACES_H
+#define COBORD_HOST_PLACES_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+enum { PLACES_PATH_BYTES = 4096, PLACES_NAME_BYTES = 160 };
+
+/* The settings, by cli after it has read them; each may be NULL: the cache is then found by the
+ * environment, and there is no hub. The texts must stay. */
+void places_set(const char *cache, const char *hub, const char *hub_token);
+const char *places_hub(void);
+const char *places_hub_token(void);
+
+/* The models directory, made when it is not there. Errors  ERR_IO (names the path), ERR_NO_SPACE,
+ * ERR_TOO_LARGE. */
+MUST_CHECK Error places_models(char *out, size_t out_bytes, Why *why);
+
+/* "DIR/prefix NAME suffix", checked to fit. Errors  ERR_TOO_LARGE. */
+MUST_CHECK Error places_join(char *out, size_t out_bytes, const char *directory, const char *prefix,
+                             const char *name, const char *suffix, Why *why);
+
+/* Removes a file, or a directory with all in it. Links are removed, not followed. No error when it
+ * is not there. */
+void places_remove(const char *path);
+
+/* Error of a failed system call on `path`: ERR_NO_SPACE, ERR_NOT_FOUND, ERR_MEMORY or ERR_IO, with
+ * the system's words. */
+MUST_CHECK Error places_system_error(int number, const char *path, Why *why);
+
+#endif

