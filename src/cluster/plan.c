@@ -99,12 +99,20 @@ static Error size_shard(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
     return OK;
 }
 
-/* The buffers of a chunk between the roles: x, a partial, g, and the hidden rows that ask for logits. */
+/* The buffers of a chunk between the roles: x, a partial, g, the hidden rows that ask for logits, and candidates. */
 static uint64_t frame_bytes(const Plan *plan)
 {
     const Hyper *h = plan->request.hyper;
     uint64_t floats = (uint64_t)plan->chunk * (2u * h->hidden + h->ffn) + (uint64_t)plan->logit_rows * h->hidden;
-    return floats * sizeof(float) + 8 * ARENA_ALIGN;
+    uint64_t candidates = plan->request.solo ? 3 * (uint64_t)h->vocabulary * sizeof(SamplerCandidate) : 0;
+    return floats * sizeof(float) + candidates + 8 * ARENA_ALIGN;
+}
+
+uint64_t plan_scratch_bytes(const Plan *plan)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < plan->role_count; i++) most = max_u64(most, plan->role[i].scratch_bytes);
+    return most;
 }
 
 static void add_role(PlanRole *sum, const PlanRole *role)

@@ -67,6 +67,9 @@ MUST_CHECK Error plan_make(const PlanRequest *request, Plan *out, Why *why);
 /* Splits `workers` processes into stations and shards by the bytes each side has to hold. */
 void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations, uint32_t *shards);
 
+/* The scratch that the roles of a solo process share. */
+uint64_t plan_scratch_bytes(const Plan *plan);
+
 StationConfig plan_station_config(const Plan *plan, uint32_t station);
 ShardConfig plan_shard_config(const Plan *plan, uint32_t shard);
 

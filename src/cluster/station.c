@@ -28,6 +28,8 @@ static Error check_config(const StationConfig *c, Why *why)
         return error_why(why, ERR_RANGE, "%u sessions; 1 to %u are possible", c->sessions_max, STATION_SESSIONS_MAX);
     if (!c->context || c->context > STATION_CONTEXT_MAX)
         return error_why(why, ERR_RANGE, "a context of %u; 1 to %u are possible", c->context, STATION_CONTEXT_MAX);
+    if (!ops_cache_block_bytes(c->cache, c->hyper->kv_heads, c->hyper->head_dim))
+        return error_why(why, ERR_SHAPE, "heads of %u do not fit the cache type", c->hyper->head_dim);
     if (!c->workers || c->workers > PARALLEL_WORKERS_MAX)
         return error_why(why, ERR_RANGE, "%u threads; 1 to %u are possible", c->workers, PARALLEL_WORKERS_MAX);
     return OK;
@@ -147,7 +149,8 @@ static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *are
     b->at_v = b->at_k + kv;
     b->at_attended = b->at_v + kv;
     b->work_stride = max_u32(b->at_attended + heads, h->ffn);
-    b->attention_floats = ops_attention_scratch_floats(h->heads / h->kv_heads, h->head_dim);
+    uint32_t together = rows < OPS_ATTENTION_ROWS_MAX ? rows : OPS_ATTENTION_ROWS_MAX;
+    b->attention_floats = ops_attention_rows_scratch_floats(together, h->heads / h->kv_heads, h->head_dim);
     uint32_t half = h->rope_dim / 2, tables = has_local_layers(h) ? 2 : 1;
     uint64_t sum = 0;
 #define TAKE(field, type, count)                                                   \
@@ -165,6 +168,7 @@ static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *are
     TAKE(row_sequence, uint32_t, rows);
     TAKE(sequence_row, uint32_t, rows);
     TAKE(sequence_block, uint32_t, rows);
+    TAKE(group_row, uint32_t, rows + 1);
     TAKE(finite, uint8_t, rows);
     TAKE(normed, float, (size_t)c->workers * h->hidden);
     TAKE(attention, float, (size_t)c->workers * b->attention_floats);
@@ -338,13 +342,19 @@ static Error reserve_sessions(Station *s, Why *why)
     return OK;
 }
 
+/* Which sequence a row belongs to, and which neighbours attend together with it. */
 static void map_rows(Station *s)
 {
     uint32_t row = 0;
+    s->b.groups = 0;
     for (uint32_t i = 0; i < s->frame.sequence_count; i++) {
         s->b.sequence_row[i] = row;
-        for (uint32_t r = 0; r < s->frame.sequences[i].rows; r++) s->b.row_sequence[row++] = i;
+        for (uint32_t r = 0; r < s->frame.sequences[i].rows; r++) {
+            if (r % OPS_ATTENTION_ROWS_MAX == 0) s->b.group_row[s->b.groups++] = row;
+            s->b.row_sequence[row++] = i;
+        }
     }
+    s->b.group_row[s->b.groups] = row;
 }
 
 Error station_begin(Station *s, const StationFrame *frame, const Parallel *parallel, Why *why)

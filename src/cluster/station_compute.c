@@ -119,6 +119,18 @@ void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count, c
             s->config.ops->add(place + r * stride + s->row, bias + s->row, row_count);
 }
 
+/* Looks at the verdicts that the items of a step left per row. */
+static Error check_finite(const Station *s, Why *why)
+{
+    const PhasePlan *plan = &s->phases[s->phase - s->config.range.first];
+    for (uint32_t r = 0; r < s->frame.rows; r++)
+        if (!s->b.finite[r])
+            return error_why(why, ERR_NOT_FINITE, "layer %u, phase %s, tensor %s: a number is not finite, or too large for the cache, at position %u",
+                             phase_layer(s->phase), phase_name(phase_of(s->phase)), plan->matrix[s->matrix].weight->name,
+                             row_position(s, r));
+    return OK;
+}
+
 /* ---- Attention ----------------------------------------------------------------------------------------------- */
 
 static void heads_norm_and_rope(Station *s, float *heads, uint32_t count, const float *norm, const float *cosine,
@@ -154,11 +166,11 @@ static void store_sequence(void *argument, uint32_t sequence, uint32_t worker)
     const StationSequence *q = &s->frame.sequences[sequence];
     uint32_t layer = phase_layer(s->phase) - s->attn_first;
     for (uint32_t i = 0; i < q->rows; i++) {
-        uint32_t position = q->position + i;
-        const float *row = work_row(s, s->b.sequence_row[sequence] + i);
+        uint32_t position = q->position + i, row = s->b.sequence_row[sequence] + i;
+        const float *work = work_row(s, row);
         uint8_t *block = cache_block(&s->cache, q->session, position / CACHE_BLOCK_POSITIONS, layer);
-        s->config.ops->cache_store(s->config.cache, block, position % CACHE_BLOCK_POSITIONS, h->kv_heads,
-                                   h->head_dim, row + s->b.at_k, row + s->b.at_v);
+        s->b.finite[row] = s->config.ops->cache_store(s->config.cache, block, position % CACHE_BLOCK_POSITIONS,
+                                                      h->kv_heads, h->head_dim, work + s->b.at_k, work + s->b.at_v);
     }
 }
 
@@ -173,33 +185,40 @@ static void list_blocks(Station *s)
     }
 }
 
+/* One kv head for one group of rows. */
 static void attend(void *argument, uint32_t item, uint32_t worker)
 {
     Station *s = argument;
     const Hyper *h = s->config.hyper;
-    uint32_t row = item / h->kv_heads, kv_head = item % h->kv_heads, group = h->heads / h->kv_heads;
-    uint32_t position = row_position(s, row);
+    uint32_t group = item / h->kv_heads, kv_head = item % h->kv_heads, heads = h->heads / h->kv_heads;
+    uint32_t row = s->b.group_row[group], position = row_position(s, row);
     float *work = work_row(s, row);
-    size_t first = (size_t)kv_head * group * h->head_dim;
-    bool windowed = is_local(s) && position >= h->window;
-    AttentionJob job = {
-        .q = work + first, .group_heads = group,
-        .kv_head = kv_head, .kv_heads = h->kv_heads, .head_dim = h->head_dim,
-        .blocks = s->b.blocks + s->b.sequence_block[s->b.row_sequence[row]],
-        .position_first = windowed ? position - h->window + 1 : 0, .position = position,
-        .scale = h->attention_scale, .cache = s->config.cache,
-        .out = work + s->b.at_attended + first,
-        .scratch = s->b.attention + worker * s->b.attention_floats,
+    size_t first = (size_t)kv_head * heads * h->head_dim;
+    uint32_t window = is_local(s) ? h->window : 0;
+    AttentionRows job = {
+        .row = {
+            .q = work + first, .group_heads = heads,
+            .kv_head = kv_head, .kv_heads = h->kv_heads, .head_dim = h->head_dim,
+            .blocks = s->b.blocks + s->b.sequence_block[s->b.row_sequence[row]],
+            .position_first = window && position >= window ? position - window + 1 : 0, .position = position,
+            .scale = h->attention_scale, .cache = s->config.cache,
+            .out = work + s->b.at_attended + first,
+            .scratch = s->b.attention + worker * s->b.attention_floats,
+        },
+        .rows = s->b.group_row[group + 1] - row, .window = window,
+        .q_stride = s->b.work_stride, .out_stride = s->b.work_stride,
     };
-    s->config.ops->attention(&job);
+    s->config.ops->attention_rows(&job);
 }
 
-static void attention_all(Station *s, const Parallel *parallel)
+static Error attention_all(Station *s, const Parallel *parallel, Why *why)
 {
     parallel_run(parallel, rotate_row, s, s->frame.rows);
     parallel_run(parallel, store_sequence, s, s->frame.sequence_count);
+    TRY(check_finite(s, why));
     list_blocks(s);
-    parallel_run(parallel, attend, s, s->frame.rows * s->config.hyper->kv_heads);
+    parallel_run(parallel, attend, s, s->b.groups * s->config.hyper->kv_heads);
+    return OK;
 }
 
 /* ---- Ends of matrices ---------------------------------------------------------------------------------------- */
@@ -227,23 +246,11 @@ static void gate_row(void *argument, uint32_t row, uint32_t worker)
     s->b.finite[row] = s->config.ops->all_finite(g_row(s, row), h->ffn);
 }
 
-static Error check_finite(const Station *s, Why *why)
-{
-    const PhasePlan *plan = &s->phases[s->phase - s->config.range.first];
-    for (uint32_t r = 0; r < s->frame.rows; r++)
-        if (!s->b.finite[r])
-            return error_why(why, ERR_NOT_FINITE, "layer %u, phase %s, tensor %s: a number is not finite at position %u",
-                             phase_layer(s->phase), phase_name(phase_of(s->phase)), plan->matrix[s->matrix].weight->name,
-                             row_position(s, r));
-    return OK;
-}
-
 Error station_compute_matrix_end(Station *s, const Parallel *parallel, Why *why)
 {
     Phase phase = phase_of(s->phase);
     if (phase == PHASE_ATTN && s->matrix != MATRIX_OUTPUT) {
-        if (s->matrix == MATRIX_V) attention_all(s, parallel);
-        return OK;
+        return s->matrix == MATRIX_V ? attention_all(s, parallel, why) : OK;
     }
     bool ffn = phase == PHASE_FFN_GATE || phase == PHASE_FFN_UP;
     parallel_run(parallel, ffn ? gate_row : residual_row, s, s->frame.rows);

@@ -34,9 +34,11 @@ typedef struct StationBuffers {
     const uint8_t **blocks;           /* cache blocks of the current layer, sequence after sequence */
     uint32_t *row_sequence;           /* [rows] */
     uint32_t *sequence_row, *sequence_block; /* [rows] first row and first entry in `blocks` of a sequence */
+    uint32_t *group_row;              /* [rows + 1] first row of each group of rows that attend together */
+    uint32_t groups;
     uint8_t *finite;                  /* [rows] */
     float *normed;                    /* [workers][hidden] */
-    float *attention;                 /* [workers] ops_attention_scratch_floats */
+    float *attention;                 /* [workers] ops_attention_rows_scratch_floats */
     size_t attention_floats;
     uint8_t *panel; /* [workers] re-laid panels */
     size_t panel_bytes;

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/engine_options.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/complain.h"
+#include "cli/progress.h"
+#include "host/cpu.h"
+#include "host/stop.h"
+
+static bool isa_of_name(const char *name, Isa *out)
+{
+    for (Isa isa = ISA_SCALAR; isa < ISAS; isa++)
+        if (strcmp(name, isa_name(isa)) == 0) {
+            *out = isa;
+            return true;
+        }
+    return false;
+}
+
+Error engine_options_isa(const Options *o, Isa *out, Why *why)
+{
+    const char *name = options_text(o, OPTION_ISA);
+    *out = cpu_best();
+    if (!name || !isa_of_name(name, out)) return OK; /* auto */
+    if (cpu_has(*out) && kernels_for(*out) && ops_for(*out)) return OK;
+    return error_why(why, ERR_NOT_AVAILABLE, "instruction set %s", name);
+}
+
+Error engine_options_read(const Options *o, EngineOptions *out, Why *why)
+{
+    *out = (EngineOptions){
+        .stations = (uint32_t)options_count(o, OPTION_STATIONS),
+        .shards = (uint32_t)options_count(o, OPTION_SHARDS),
+        .ranges = options_text(o, OPTION_RANGES),
+        .threads = (uint32_t)options_count(o, OPTION_THREADS),
+        .chunk = (uint32_t)options_count(o, OPTION_CHUNK),
+        .context = (uint32_t)options_count(o, OPTION_CONTEXT),
+        .memory_bytes = options_given(o, OPTION_MEMORY) ? options_count(o, OPTION_MEMORY) : 0,
+        .cache = options_count(o, OPTION_CACHE_TYPE) ? CACHE_Q8_0 : CACHE_F16,
+        .isa_given = true,
+    };
+    return engine_options_isa(o, &out->isa, why);
+}
+
+int engine_options_open(const Options *o, const char *model, unsigned what, uint32_t context_if_none,
+                        uint32_t logit_rows, EngineSession *out)
+{
+    Why why = {{0}};
+    EngineOptions options;
+    out->engine = NULL;
+    stop_install();
+    Error error = engine_options_read(o, &options, &why);
+    if (error != OK) return complain(error, &why, options_where(o, OPTION_ISA), NULL);
+    error = model_open(model, what, progress_tell(), &out->model, &why);
+    progress_end(error == OK);
+    if (error != OK) return complain(error, &why, model, NULL);
+    if (!options.context) options.context = context_if_none;
+    options.logit_rows = logit_rows;
+    error = engine_open(&out->model, &options, &out->engine, &why);
+    if (error == OK) return 0;
+    int code = complain(error, &why, model, NULL);
+    engine_options_close(out);
+    return code;
+}
+
+void engine_options_close(EngineSession *s)
+{
+    engine_close(s->engine);
+    model_close(&s->model);
+}
+
+double engine_options_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

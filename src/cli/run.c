@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cobord run: one answer to a prompt, or a chat at the terminal.
+ *
+ *   PROMPT on the command line, or standard input that is no terminal: one answer
+ *   otherwise: a chat; Ctrl-C ends an answer, Ctrl-D (or /bye) the chat, /new forgets it
+ *
+ * The answer goes to standard output; what is about the answer (speed, errors) to standard error. */
+#include <editline/readline.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/complain.h"
+#include "cli/engine_options.h"
+#include "cli/verbs.h"
+#include "host/stop.h"
+#include "text/detokenizer.h"
+#include "text/turns.h"
+
+static const OptionId run_options[] = {OPTION_SYSTEM, OPTION_RAW, OPTION_ESCAPES, OPTIONS_SAMPLER, OPTIONS_ENGINE,
+                                       OPTION_END};
+static const OptionVerb run_verb = {
+    .name = "run",
+    .usage = "MODEL [PROMPT]",
+    .summary = "Answers PROMPT (or standard input), or starts a chat at the terminal.\n"
+               "--temperature 0, or a --seed, gives the same text on every machine and topology.",
+    .examples = "  cobord run qwen2.5-coder-1.5b \"Write a C function that reverses a string.\"\n"
+                "  cobord run qwen2.5-coder-1.5b --memory 128M --max-tokens 200 < question.txt\n"
+                "  cobord run smollm2-135m\n",
+    .options = run_options,
+    .operands_min = 1,
+    .operands_max = 2,
+    .operand_names = "MODEL",
+};
+
+enum { RUN_TURNS_MAX = 256, RUN_PROMPT_BYTES_MAX = 16 << 20, RUN_BIAS_MAX = 300 };
+
+typedef struct Run {
+    const Options *options;
+    EngineSession session;
+    SamplerParams params;
+    SamplerBias bias[RUN_BIAS_MAX];
+    Turn turns[RUN_TURNS_MAX]; /* texts are owned */
+    size_t turn_count;
+    char *answer; /* text of the answer in progress */
+    size_t answer_bytes, answer_room;
+} Run;
+
+/* ---- Settings ------------------------------------------------------------------------------------------------ */
+
+/* "5:-100,17:2.5" */
+static Error read_bias(Run *r, const char *text, Why *why)
+{
+    while (*text) {
+        char *end;
+        unsigned long id = strtoul(text, &end, 10);
+        if (end == text || *end != ':' || id > UINT32_MAX)
+            return error_why(why, ERR_USAGE, "--logit-bias: expected ID:BIAS,ID:BIAS at \"%.*s\"", 40, text);
+        const char *number = end + 1;
+        float bias = strtof(number, &end);
+        if (end == number || (*end && *end != ',') || !isfinite(bias))
+            return error_why(why, ERR_USAGE, "--logit-bias: expected a number at \"%.*s\"", 40, number);
+        if (r->params.bias_count == RUN_BIAS_MAX)
+            return error_why(why, ERR_USAGE, "--logit-bias: more than %d entries", RUN_BIAS_MAX);
+        r->bias[r->params.bias_count++] = (SamplerBias){(uint32_t)id, bias};
+        text = *end ? end + 1 : end;
+    }
+    return OK;
+}
+
+static Error read_params(Run *r, Why *why)
+{
+    const Options *o = r->options;
+    r->params = sampler_defaults();
+    r->params.temperature = (float)options_number(o, OPTION_TEMPERATURE);
+    r->params.top_k = (uint32_t)options_count(o, OPTION_TOP_K);
+    r->params.top_p = (float)options_number(o, OPTION_TOP_P);
+    r->params.min_p = (float)options_number(o, OPTION_MIN_P);
+    r->params.repetition_penalty = (float)options_number(o, OPTION_REPETITION_PENALTY);
+    r->params.presence_penalty = (float)options_number(o, OPTION_PRESENCE_PENALTY);
+    r->params.frequency_penalty = (float)options_number(o, OPTION_FREQUENCY_PENALTY);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    r->params.seed = options_given(o, OPTION_SEED) ? options_count(o, OPTION_SEED)
+                                                   : (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec;
+    r->params.bias = r->bias;
+    if (options_text(o, OPTION_LOGIT_BIAS)) TRY(read_bias(r, options_text(o, OPTION_LOGIT_BIAS), why));
+    return sampler_check(&r->params, r->session.model.hyper.vocabulary, why);
+}
+
+/* \n, \t and \\ become the characters they name; anything else stays. Done once, in place. */
+static void read_escapes(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        const char *what = *from == '\\' && from[1] ? strchr("n\nt\t\\\\", from[1]) : NULL;
+        if (what && (what - "n\nt\t\\\\") % 2 == 0) {
+            *to++ = what[1];
+            from++;
+        } else {
+            *to++ = *from;
+        }
+    }
+    *to = '\0';
+}
+
+/* ---- One answer ---------------------------------------------------------------------------------------------- */
+
+static Error add_turn(Run *r, const char *role, const char *text, size_t bytes, Why *why)
+{
+    if (r->turn_count == RUN_TURNS_MAX) return error_why(why, ERR_CAPACITY, "more than %d turns", RUN_TURNS_MAX);
+    uint8_t *copy = malloc(bytes + 1);
+    if (!copy) return error_why(why, ERR_MEMORY, "no memory for a message");
+    memcpy(copy, text, bytes);
+    r->turns[r->turn_count++] = (Turn){role, copy, bytes};
+    return OK;
+}
+
+static void drop_turns(Run *r, size_t keep)
+{
+    while (r->turn_count > keep) free((void *)r->turns[--r->turn_count].text);
+}
+
+/* The ids of the whole conversation. Owner  the caller frees *ids. */
+static Error encode(Run *r, uint32_t **ids, size_t *count, Why *why)
+{
+    const Tokenizer *t = r->session.model.tokenizer;
+    bool raw = options_switch(r->options, OPTION_RAW) || turns_format(t) == TURNS_NONE;
+    const Turn *last = &r->turns[r->turn_count - 1];
+    size_t max = raw ? 3 * last->bytes + 2 : turns_ids_max(r->turns, r->turn_count);
+    size_t scratch_bytes = raw ? tokenizer_scratch_bytes(t, last->bytes)
+                               : turns_scratch_bytes(t, r->turns, r->turn_count);
+    void *memory = malloc(scratch_bytes);
+    *ids = malloc(max * sizeof **ids);
+    Error error = memory && *ids ? OK : error_why(why, ERR_MEMORY, "no memory to tokenize the prompt");
+    if (error == OK) {
+        Arena scratch = arena_make(memory, scratch_bytes);
+        *count = 0;
+        error = raw ? tokenizer_encode(t, last->text, last->bytes, TOKENIZE_SPECIALS | TOKENIZE_BOS, &scratch, *ids, max,
+                                       count, why)
+                    : turns_encode(t, r->turns, r->turn_count, true, &scratch, *ids, max, count, why);
+    }
+    free(memory);
+    return error;
+}
+
+/* Forgets what no longer agrees with `ids`; what agrees need not be computed again. */
+static uint32_t keep_common(Run *r, const uint32_t *ids, size_t count)
+{
+    uint32_t said, same = 0;
+    const uint32_t *tokens = engine_tokens(r->session.engine, &said);
+    while (same < said && same < count && tokens[same] == ids[same]) same++;
+    engine_truncate(r->session.engine, same);
+    return same;
+}
+
+static Error show(Run *r, const uint8_t *text, size_t bytes, Why *why)
+{
+    if (r->answer_bytes + bytes > r->answer_room) {
+        size_t room = 2 * (r->answer_room + bytes);
+        char *grown = realloc(r->answer, room);
+        if (!grown) return error_why(why, ERR_MEMORY, "no memory for the answer");
+        r->answer = grown;
+        r->answer_room = room;
+    }
+    if (bytes) memcpy(r->answer + r->answer_bytes, text, bytes);
+    r->answer_bytes += bytes;
+    if (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout))
+        return error_why(why, ERR_IO, "standard output cannot be written");
+    return OK;
+}
+
+typedef struct Timing {
+    uint32_t prompt, generated;
+    double start, first, end;
+} Timing;
+
+static Error stream(Run *r, Detokenizer *d, Timing *timing, Why *why)
+{
+    uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
+    size_t bytes;
+    bool done = false, stopped = false;
+    for (;;) {
+        uint32_t id;
+        TRY(engine_token(r->session.engine, &id, &done, why));
+        if (!timing->generated) timing->first = engine_options_seconds();
+        if (done) break;
+        timing->generated++;
+        if (tokenizer_is_end(r->session.model.tokenizer, id)) break;
+        TRY(detokenizer_push(d, id, text, sizeof text, &bytes, &stopped, why));
+        TRY(show(r, text, bytes, why));
+        if (stopped) break;
+    }
+    engine_stop(r->session.engine);
+    if (stopped) return OK;
+    TRY(detokenizer_end(d, text, sizeof text, &bytes, why));
+    return show(r, text, bytes, why);
+}
+
+static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Timing *timing, Why *why)
+{
+    uint32_t context = engine_plan(r->session.engine)->context;
+    if (count > context)
+        return error_why(why, ERR_CAPACITY, "the prompt has %zu tokens and the context %u positions", count, context);
+    uint32_t same = keep_common(r, ids, count);
+    uint32_t most = options_given(r->options, OPTION_MAX_TOKENS)
+                        ? (uint32_t)options_count(r->options, OPTION_MAX_TOKENS) : UINT32_MAX;
+    *timing = (Timing){.prompt = (uint32_t)count - same, .start = engine_options_seconds()};
+    TRY(engine_start(r->session.engine, ids + same, (uint32_t)count - same, most, &r->params, why));
+    Detokenizer d;
+    detokenizer_start(&d, r->session.model.tokenizer, false);
+    for (unsigned i = 0; i < r->options->stop_count; i++)
+        TRY(detokenizer_add_stop(&d, r->options->stops[i], strlen(r->options->stops[i]), why));
+    r->answer_bytes = 0;
+    Error error = stream(r, &d, timing, why);
+    timing->end = engine_options_seconds();
+    return error;
+}
+
+static void print_speed(const Timing *t)
+{
+    double prompt = t->first - t->start, decode = t->end - t->first;
+    fprintf(stderr, "\n[prompt %" PRIu32 " tokens, %.1f tokens/s; answer %" PRIu32 " tokens, %.1f tokens/s]\n", t->prompt,
+            prompt > 0 ? t->prompt / prompt : 0.0, t->generated,
+            decode > 0 && t->generated > 1 ? (t->generated - 1) / decode : 0.0);
+}
+
+static Error answer(Run *r, Why *why)
+{
+    uint32_t *ids = NULL;
+    size_t count = 0;
+    Timing timing = {0};
+    Error error = encode(r, &ids, &count, why);
+    if (error == OK) error = answer_ids(r, ids, count, &timing, why);
+    free(ids);
+    if (error == OK) print_speed(&timing);
+    return error;
+}
+
+/* ---- Where prompts come from --------------------------------------------------------------------------------- */
+
+static Error read_stdin(char **out, size_t *bytes, Why *why)
+{
+    size_t room = 1 << 16;
+    char *text = malloc(room);
+    *bytes = 0;
+    while (text) {
+        *bytes += fread(text + *bytes, 1, room - *bytes, stdin);
+        if (*bytes < room) break;
+        if (room >= RUN_PROMPT_BYTES_MAX) {
+            free(text);
+            return error_why(why, ERR_TOO_LARGE, "more than %d bytes on standard input", RUN_PROMPT_BYTES_MAX);
+        }
+        room *= 2;
+        char *grown = realloc(text, room);
+        if (!grown) free(text);
+        text = grown;
+    }
+    if (!text) return error_why(why, ERR_MEMORY, "no memory for standard input");
+    *out = text;
+    if (ferror(stdin)) return error_why(why, ERR_IO, "standard input cannot be read");
+    return OK;
+}
+
+static Error one_answer(Run *r, Why *why)
+{
+    char *prompt = NULL;
+    size_t bytes;
+    if (r->options->operand_count > 1) {
+        prompt = strdup(r->options->operands[1]);
+        if (!prompt) return error_why(why, ERR_MEMORY, "no memory for the prompt");
+        if (options_switch(r->options, OPTION_ESCAPES)) read_escapes(prompt);
+        bytes = strlen(prompt);
+    } else {
+        Error error = read_stdin(&prompt, &bytes, why);
+        if (error != OK) {
+            free(prompt);
+            return error;
+        }
+    }
+    Error error = add_turn(r, "user", prompt, bytes, why);
+    free(prompt);
+    return error == OK ? answer(r, why) : error;
+}
+
+static bool add_system(Run *r, Why *why, Error *error)
+{
+    const char *system = options_text(r->options, OPTION_SYSTEM);
+    *error = system ? add_turn(r, "system", system, strlen(system), why) : OK;
+    return *error == OK;
+}
+
+/* One round of the chat. Result  false when the person is done. */
+static bool chat_turn(Run *r, char *line, size_t system_turns)
+{
+    if (strcmp(line, "/bye") == 0) return false;
+    if (strcmp(line, "/new") == 0) {
+        drop_turns(r, system_turns);
+        return true;
+    }
+    if (line[0] == '/') {
+        fprintf(stderr, "/new forgets the conversation, /bye ends it\n");
+        return true;
+    }
+    if (!line[strspn(line, " \t")]) return true;
+    add_history(line);
+    Why why = {{0}};
+    size_t before = r->turn_count;
+    Error error = add_turn(r, "user", line, strlen(line), &why);
+    if (error == OK) error = answer(r, &why);
+    if (error == ERR_CANCELLED) {
+        stop_clear();
+        fprintf(stderr, "\n[stopped]\n");
+        error = OK;
+    }
+    if (error == OK) error = add_turn(r, "assistant", r->answer ? r->answer : "", r->answer_bytes, &why);
+    if (error == OK) return true;
+    drop_turns(r, before);
+    complain(error, &why, r->options->operands[0], NULL);
+    return error != ERR_IO;
+}
+
+static void chat(Run *r)
+{
+    size_t system_turns = r->turn_count;
+    fprintf(stderr, "%s: context %" PRIu32 " tokens. /new forgets the conversation, /bye or Ctrl-D ends it.\n",
+            r->options->operands[0], engine_plan(r->session.engine)->context);
+    for (bool more = true; more;) {
+        char *line = readline("> ");
+        if (!line) break;
+        if (stop_asked()) stop_clear();
+        more = chat_turn(r, line, system_turns);
+        free(line);
+    }
+    fputc('\n', stderr);
+}
+
+static int run_all(Run *r)
+{
+    Why why = {{0}};
+    Error error = read_params(r, &why);
+    if (error == OK && add_system(r, &why, &error)) {
+        if (r->options->operand_count > 1 || !isatty(STDIN_FILENO)) error = one_answer(r, &why);
+        else chat(r);
+    }
+    return error == OK ? 0 : complain(error, &why, r->options->operands[0], NULL);
+}
+
+int cli_run(int argc, char **argv)
+{
+    static Run r;
+    Options o;
+    int code;
+    if (!options_read(&o, &run_verb, argc, argv, &code)) return code;
+    r.options = &o;
+    code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS, 0, 1, &r.session);
+    if (code) return code;
+    code = run_all(&r);
+    drop_turns(&r, 0);
+    free(r.answer);
+    engine_options_close(&r.session);
+    return code;
+}

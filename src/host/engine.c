@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "host/cpu.h"
+#include "host/memory.h"
+#include "host/pool.h"
+#include "host/stop.h"
+
+/* Heap, stacks and page tables that come after the process was measured. */
+static const uint64_t SLACK_BYTES = (uint64_t)3 << 20;
+
+struct Engine {
+    const OpenModel *model;
+    Plan plan;
+    PhaseRange *ranges;
+    Pool *pool;
+    Parallel parallel;
+    Weights weights;
+    void *memory;
+    size_t memory_bytes;
+    Station **stations;
+    Shard **shards;
+    Coordinator *coordinator;
+    float *x, *partial, *g; /* [chunk] rows */
+    float *hidden;          /* [logit_rows][hidden] after the output norm */
+    SamplerCandidate *best, *shard_best, *merged; /* [vocabulary] each */
+    const float **slices;
+    uint32_t *slice_lengths;
+    uint32_t passes;
+};
+
+/* ---- Opening ------------------------------------------------------------------------------------------------- */
+
+static Error choose_isa(const EngineOptions *o, Isa *isa, Why *why)
+{
+    *isa = o->isa_given ? o->isa : cpu_best();
+    if (!cpu_has(*isa) || !kernels_for(*isa) || !ops_for(*isa))
+        return error_why(why, ERR_NOT_AVAILABLE, "instruction set %s: this machine or this build lacks it",
+                         isa_name(*isa));
+    return OK;
+}
+
+static Error read_ranges(Engine *e, const EngineOptions *o, PlanRequest *request, Why *why)
+{
+    if (!o->ranges) return OK;
+    e->ranges = calloc(PLAN_ROLES_MAX, sizeof *e->ranges);
+    if (!e->ranges) return ERR_MEMORY;
+    request->ranges = e->ranges;
+    return phase_parse_ranges(o->ranges, e->model->hyper.layers, e->ranges, PLAN_ROLES_MAX, &request->stations, why);
+}
+
+static Error make_plan(Engine *e, const EngineOptions *o, Why *why)
+{
+    Isa isa;
+    TRY(choose_isa(o, &isa, why));
+    PlanRequest request = {
+        .knot = &e->model->file.knot, .hyper = &e->model->hyper, .solo = true,
+        .memory_bytes = o->memory_bytes ? o->memory_bytes : memory_allowed(),
+        .process_bytes = memory_resident() + SLACK_BYTES,
+        .stations = o->stations ? o->stations : 2, .shards = o->shards ? o->shards : 8,
+        .context = o->context, .chunk = o->chunk, .logit_rows = o->logit_rows,
+        .workers = o->threads ? o->threads : cpu_cores(),
+        .cache = o->cache, .kernels = kernels_for(isa), .ops = ops_for(isa),
+    };
+    TRY(read_ranges(e, o, &request, why));
+    return plan_make(&request, &e->plan, why);
+}
+
+static uint64_t engine_memory_bytes(const Plan *p)
+{
+    const PlanRole *s = &p->sum;
+    CoordinatorConfig c = {p->request.hyper->vocabulary, p->context, p->chunk};
+    return s->floor_bytes + s->scratch_bytes + s->logits_bytes + s->cache_bytes + coordinator_bytes(&c) +
+           (uint64_t)p->role_count * 4 * ARENA_ALIGN + (1 << 16);
+}
+
+static Error take_memory(Engine *e, Arena *arena, Why *why)
+{
+    e->memory_bytes = (size_t)engine_memory_bytes(&e->plan);
+    e->memory = mmap(NULL, e->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (e->memory == MAP_FAILED) {
+        e->memory = NULL;
+        return error_why(why, ERR_MEMORY, "%llu bytes for caches and activations", (unsigned long long)e->memory_bytes);
+    }
+    if (e->plan.resident) madvise(e->memory, e->memory_bytes, MADV_HUGEPAGE);
+    *arena = arena_make(e->memory, e->memory_bytes);
+    return OK;
+}
+
+static Error take_buffers(Engine *e, Arena *arena, Why *why)
+{
+    const Plan *p = &e->plan;
+    const Hyper *h = p->request.hyper;
+    e->stations = ARENA_NEW(arena, Station *, p->request.stations);
+    e->shards = ARENA_NEW(arena, Shard *, p->request.shards);
+    e->slices = ARENA_NEW(arena, const float *, p->request.shards);
+    e->slice_lengths = ARENA_NEW(arena, uint32_t, p->request.shards);
+    e->x = arena_take_raw(arena, (size_t)p->chunk * h->hidden * sizeof(float));
+    e->partial = arena_take_raw(arena, (size_t)p->chunk * h->hidden * sizeof(float));
+    e->g = arena_take_raw(arena, (size_t)p->chunk * h->ffn * sizeof(float));
+    e->hidden = arena_take_raw(arena, (size_t)p->logit_rows * h->hidden * sizeof(float));
+    e->best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
+    e->shard_best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
+    e->merged = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
+    if (!e->stations || !e->shards || !e->slices || !e->slice_lengths || !e->x || !e->partial || !e->g ||
+        !e->hidden || !e->best || !e->shard_best || !e->merged)
+        return error_why(why, ERR_MEMORY, "the plan's sum is too small for the frames");
+    return OK;
+}
+
+/* The scratch is shared: the largest of the roles, taken once. */
+static Error build_roles(Engine *e, Arena *arena, Why *why)
+{
+    const Plan *p = &e->plan;
+    void *scratch = arena_take_raw(arena, (size_t)plan_scratch_bytes(p));
+    if (!scratch) return error_why(why, ERR_MEMORY, "the plan's sum is too small for the scratch");
+    for (uint32_t i = 0; i < p->request.stations; i++) {
+        StationConfig config = plan_station_config(p, i);
+        TRY(station_build(&config, arena, scratch, &e->stations[i], why));
+    }
+    for (uint32_t i = 0; i < p->request.shards; i++) {
+        ShardConfig config = plan_shard_config(p, i);
+        TRY(shard_build(&config, arena, scratch, &e->shards[i], why));
+        e->slice_lengths[i] = config.id_last - config.id_first;
+    }
+    CoordinatorConfig config = {p->request.hyper->vocabulary, p->context, p->chunk};
+    return coordinator_build(&config, arena, &e->coordinator, why);
+}
+
+static Error read_floor(Engine *e, Station *s, Why *why)
+{
+    for (uint32_t i = 0; i < station_floor_count(s); i++) {
+        float *to;
+        const KnotTensor *t = station_floor_tensor(s, i, &to);
+        TRY(block_dequantize_row(t->type, weights_tile(&e->weights, t->offset, t->bytes), t->cols, to, why));
+    }
+    return OK;
+}
+
+static Error open_parts(Engine *e, const EngineOptions *options, Why *why)
+{
+    TRY(make_plan(e, options, why));
+    Arena arena;
+    TRY(take_memory(e, &arena, why));
+    TRY(take_buffers(e, &arena, why));
+    TRY(build_roles(e, &arena, why));
+    weights_start(&e->weights, &e->model->file, e->plan.pinned_bytes);
+    for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(read_floor(e, e->stations[i], why));
+    weights_drop(&e->weights);
+    e->weights.counters = (WeightsCounters){0};
+    TRY(pool_start(e->plan.request.workers, &e->pool, why));
+    e->parallel = pool_parallel(e->pool);
+    return OK;
+}
+
+Error engine_open(const OpenModel *model, const EngineOptions *options, Engine **out, Why *why)
+{
+    Engine *e = calloc(1, sizeof *e);
+    if (!e) return error_why(why, ERR_MEMORY, "no memory for the engine");
+    e->model = model;
+    Error error = open_parts(e, options, why);
+    if (error == OK) *out = e;
+    else engine_close(e);
+    return error;
+}
+
+void engine_close(Engine *e)
+{
+    if (!e) return;
+    pool_stop(e->pool);
+    if (e->memory) munmap(e->memory, e->memory_bytes);
+    free(e->ranges);
+    free(e);
+}
+
+const Plan *engine_plan(const Engine *e) { return &e->plan; }
+const WeightsCounters *engine_counters(const Engine *e) { return &e->weights.counters; }
+Isa engine_isa(const Engine *e) { return e->plan.request.kernels->isa; }
+uint32_t engine_passes(const Engine *e) { return e->passes; }
+
+/* ---- Carrying out wishes ------------------------------------------------------------------------------------- */
+
+static Error cancelled(Why *why)
+{
+    return stop_asked() ? error_why(why, ERR_CANCELLED, "stopped") : OK;
+}
+
+static Error run_shard(Engine *e, Shard *s, Why *why)
+{
+    ShardWish wish;
+    for (shard_next(s, &wish); wish.kind != SHARD_DONE; shard_next(s, &wish))
+        TRY(shard_give(s, weights_tile(&e->weights, wish.offset, wish.bytes), &e->parallel, why));
+    return OK;
+}
+
+static Error run_station(Engine *e, Station *s, const StationFrame *frame, Why *why)
+{
+    TRY(station_begin(s, frame, &e->parallel, why));
+    for (;;) {
+        StationWish wish;
+        station_next(s, &wish);
+        switch (wish.kind) {
+        case STATION_LOAD: weights_phase_loaded(&e->weights); break;
+        case STATION_TILE:
+            TRY(cancelled(why));
+            TRY(station_give(s, weights_tile(&e->weights, wish.offset, wish.bytes), &e->parallel, why));
+            break;
+        case STATION_EVICT: weights_phase_evicted(&e->weights); break;
+        case STATION_DONE: return OK;
+        }
+    }
+}
+
+static Error embed(Engine *e, const uint32_t *ids, uint32_t rows, Why *why)
+{
+    size_t floats = (size_t)rows * e->plan.request.hyper->hidden;
+    memset(e->x, 0, floats * sizeof(float));
+    for (uint32_t i = 0; i < e->plan.request.shards; i++) {
+        TRY(shard_begin_embed(e->shards[i], ids, rows, e->partial, why));
+        TRY(run_shard(e, e->shards[i], why));
+        shard_merge(e->x, e->partial, floats);
+    }
+    return OK;
+}
+
+static Error forward(Engine *e, uint32_t position, uint32_t rows, Why *why)
+{
+    StationSequence sequence = {.session = 0, .position = position, .rows = rows};
+    StationFrame frame = {.x = e->x, .g = e->g, .rows = rows, .sequences = &sequence, .sequence_count = 1};
+    for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(run_station(e, e->stations[i], &frame, why));
+    return OK;
+}
+
+/* Logits of the chunk's rows row_first.. on every shard. */
+static Error head(Engine *e, uint32_t row_first, uint32_t rows, Why *why)
+{
+    uint32_t hidden = e->plan.request.hyper->hidden;
+    const Station *exit_station = e->stations[e->plan.request.stations - 1];
+    for (uint32_t r = 0; r < rows; r++)
+        station_norm_output(exit_station, e->x + (size_t)(row_first + r) * hidden, e->hidden + (size_t)r * hidden);
+    for (uint32_t i = 0; i < e->plan.request.shards; i++) {
+        TRY(shard_begin_logits(e->shards[i], e->hidden, rows, why));
+        TRY(run_shard(e, e->shards[i], why));
+    }
+    return OK;
+}
+
+/* The k best of all shards into e->best, and the sum of exponentials. */
+static uint32_t top(Engine *e, uint32_t row, uint32_t k, LogSum *sum, float scale)
+{
+    uint32_t count = 0;
+    if (sum) logsum_start(sum);
+    for (uint32_t i = 0; i < e->plan.request.shards; i++) {
+        uint32_t more = shard_top(e->shards[i], row, k, e->shard_best, sum, scale);
+        count = sampler_merge(e->best, count, e->shard_best, more, k, e->merged);
+    }
+    return count;
+}
+
+/* ---- Answers ------------------------------------------------------------------------------------------------- */
+
+Error engine_start(Engine *e, const uint32_t *ids, uint32_t count, uint32_t tokens_max, const SamplerParams *params,
+                   Why *why)
+{
+    return coordinator_start(e->coordinator, ids, count, tokens_max, params, why);
+}
+
+static Error carry_out(Engine *e, const CoordinatorWish *wish, Why *why)
+{
+    switch (wish->kind) {
+    case COORDINATOR_EMBED: return embed(e, wish->ids, wish->rows, why);
+    case COORDINATOR_FORWARD: return forward(e, wish->position, wish->rows, why);
+    case COORDINATOR_LOGITS:
+        TRY(head(e, wish->logits_row, 1, why));
+        for (uint32_t i = 0; i < e->plan.request.shards; i++)
+            shard_adjust(e->shards[i], 0, wish->params, wish->seen, wish->seen_count);
+        return OK;
+    case COORDINATOR_TOP: {
+        LogSum sum;
+        uint32_t count = top(e, 0, wish->k, wish->wants_sum ? &sum : NULL, wish->sum_scale);
+        bool complete = count == e->plan.request.hyper->vocabulary;
+        return coordinator_give_top(e->coordinator, e->best, count, complete, wish->wants_sum ? &sum : NULL, why);
+    }
+    default: return OK;
+    }
+}
+
+Error engine_token(Engine *e, uint32_t *id, bool *done, Why *why)
+{
+    for (;;) {
+        CoordinatorWish wish;
+        coordinator_next(e->coordinator, &wish);
+        *done = wish.kind == COORDINATOR_DONE;
+        *id = wish.token;
+        if (*done || wish.kind == COORDINATOR_TOKEN) return OK;
+        Error error = carry_out(e, &wish, why);
+        if (error == OK) continue;
+        uint32_t length = station_length(e->stations[0], 0);
+        for (uint32_t i = 1; i < e->plan.request.stations; i++)
+            if (station_length(e->stations[i], 0) < length) length = station_length(e->stations[i], 0);
+        coordinator_fail(e->coordinator, length);
+        return error;
+    }
+}
+
+void engine_stop(Engine *e) { coordinator_stop(e->coordinator); }
+void engine_truncate(Engine *e, uint32_t count) { coordinator_truncate(e->coordinator, count); }
+
+const uint32_t *engine_tokens(const Engine *e, uint32_t *count)
+{
+    return coordinator_tokens(e->coordinator, count);
+}
+
+/* ---- Scores -------------------------------------------------------------------------------------------------- */
+
+static void visit_row(Engine *e, uint32_t row, uint32_t position, uint32_t k, EngineVisit visit, void *context)
+{
+    LogSum sum;
+    uint32_t count = top(e, row, k, &sum, 1);
+    for (uint32_t i = 0; i < e->plan.request.shards; i++) e->slices[i] = shard_logits(e->shards[i], row);
+    EnginePosition p = {
+        .position = position, .top = e->best, .top_count = count, .log_sum = logsum_log(&sum),
+        .slices = e->slices, .slice_lengths = e->slice_lengths, .slice_count = e->plan.request.shards,
+    };
+    visit(context, &p);
+}
+
+Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why)
+{
+    for (uint32_t at = 0; at < count;) {
+        uint32_t rows = count - at < e->plan.chunk ? count - at : e->plan.chunk;
+        TRY(embed(e, ids + at, rows, why));
+        TRY(forward(e, position + at, rows, why));
+        at += rows;
+    }
+    return OK;
+}
+
+Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t k, EngineVisit visit, void *context,
+                   Why *why)
+{
+    if (count > e->plan.context)
+        return error_why(why, ERR_CAPACITY, "%u tokens exceed the context of %u", count, e->plan.context);
+    for (uint32_t at = 0; at < count;) {
+        uint32_t rows = count - at < e->plan.chunk ? count - at : e->plan.chunk;
+        TRY(embed(e, ids + at, rows, why));
+        TRY(forward(e, at, rows, why));
+        for (uint32_t r = 0; r < rows;) {
+            uint32_t some = rows - r < e->plan.logit_rows ? rows - r : e->plan.logit_rows;
+            TRY(head(e, r, some, why));
+            for (uint32_t i = 0; i < some; i++) visit_row(e, i, at + r + i, k, visit, context);
+            r += some;
+        }
+        at += rows;
+    }
+    return OK;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every role in one process: stations, shards and the coordinator over one mapped knot, one pool and one window.
+ *
+ *   coordinator --EMBED--> shards --merge--> x --FORWARD--> station 0 .. S-1 --norm--> --LOGITS--> shards --TOP--> coordinator
+ *
+ * The engine is the host loop of DESIGN's objects: it carries out their wishes, gives them tiles, and counts. */
+#ifndef COBORD_HOST_ENGINE_H
+#define COBORD_HOST_ENGINE_H
+
+#include "cluster/coordinator.h"
+#include "cluster/plan.h"
+#include "host/model_open.h"
+#include "host/weights.h"
+
+typedef struct EngineOptions {
+    uint32_t stations, shards; /* 0: 2 and 8 */
+    const char *ranges;        /* NULL, or a list of ranges instead of `stations` */
+    uint32_t threads;          /* 0: the processors this process may use */
+    uint32_t chunk, context;   /* 0: chosen by the plan */
+    uint64_t memory_bytes;     /* 0: what the control group and the machine allow */
+    uint32_t logit_rows;       /* positions whose logits are wanted at once; 0: 1 */
+    CacheType cache;
+    bool isa_given;
+    Isa isa;
+} EngineOptions;
+
+typedef struct Engine Engine;
+
+/* Plans, takes the memory, starts threads, reads the resident vectors. Owner  the model outlives it; engine_close.
+ * Errors  ERR_NOT_AVAILABLE (the CPU lacks the instruction set), ERR_PLAN, ERR_USAGE (ranges), ERR_RANGE, ERR_MEMORY. */
+MUST_CHECK Error engine_open(const OpenModel *model, const EngineOptions *options, Engine **out, Why *why);
+void engine_close(Engine *e);
+
+const Plan *engine_plan(const Engine *e);
+const WeightsCounters *engine_counters(const Engine *e);
+Isa engine_isa(const Engine *e);
+/* How often all stations were run since the engine was opened. */
+uint32_t engine_passes(const Engine *e);
+
+/* ---- Answers: the coordinator's wishes, carried out. */
+
+/* Errors  those of coordinator_start. */
+MUST_CHECK Error engine_start(Engine *e, const uint32_t *ids, uint32_t count, uint32_t tokens_max,
+                              const SamplerParams *params, Why *why);
+/* Works until the next token or the end. Errors  ERR_NOT_FINITE, ERR_CANCELLED (stop_asked); the answer is then over
+ * and the conversation is where it was. */
+MUST_CHECK Error engine_token(Engine *e, uint32_t *id, bool *done, Why *why);
+/* Ends the answer early. */
+void engine_stop(Engine *e);
+/* Forgets everything said after the first `count` tokens. */
+void engine_truncate(Engine *e, uint32_t count);
+/* What was said: the prompt's ids and those emitted. */
+const uint32_t *engine_tokens(const Engine *e, uint32_t *count);
+
+/* ---- Scores: the logits of every position of a fresh sequence. */
+
+typedef struct EnginePosition {
+    uint32_t position;
+    const SamplerCandidate *top; /* descending */
+    uint32_t top_count;
+    double log_sum;              /* log of the sum of exponentials of all logits */
+    /* Shard i has slices[i], slice_lengths[i] logits: ids 0.. in order. */
+    const float *const *slices;
+    const uint32_t *slice_lengths;
+    uint32_t slice_count;
+} EnginePosition;
+
+typedef void (*EngineVisit)(void *context, const EnginePosition *position);
+MUST_CHECK Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t top, EngineVisit visit,
+                              void *context, Why *why);
+
+/* Forwards `count` tokens without logits, for measurements: positions length.. of the conversation. */
+MUST_CHECK Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why);
+
+#endif

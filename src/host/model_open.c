@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/model_open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/locate.h"
+
+/* The section is copied: its pages are small and looked up at random, and the mapping's come in pages of 2 MiB. */
+static Error read_vocab(OpenModel *m, Why *why)
+{
+    KnotSection section = m->file.knot.tokenizer;
+    if (!section.bytes)
+        return error_why(why, ERR_NOT_FOUND, "the file has no tokenizer (version 1 knots have none); encode the model "
+                                             "again as version 2");
+    m->vocab_memory = malloc((size_t)section.bytes);
+    if (!m->vocab_memory) return error_why(why, ERR_MEMORY, "no memory for the vocabulary");
+    memcpy(m->vocab_memory, knot_file_payload(&m->file, section.offset), (size_t)section.bytes);
+    knot_file_drop(&m->file, section.offset, section.bytes);
+    return vocab_parse(m->vocab_memory, (size_t)section.bytes, &m->vocab, why);
+}
+
+static Error build_tokenizer(OpenModel *m, Why *why)
+{
+    TRY(read_vocab(m, why));
+    size_t bytes = tokenizer_bytes(&m->vocab);
+    m->memory = malloc(bytes);
+    if (!m->memory) return error_why(why, ERR_MEMORY, "no memory for the tokenizer");
+    Arena arena = arena_make(m->memory, bytes);
+    return tokenizer_build(&m->vocab, &arena, &m->tokenizer, why);
+}
+
+static Error open_parts(OpenModel *m, unsigned what, const Tell *tell, Why *why)
+{
+    TRY(hyper_from_knot(&m->file.knot, &m->hyper, why));
+    if (what & MODEL_WEIGHTS) TRY(knot_file_verify_once(&m->file, m->path, tell, why));
+    return what & MODEL_TOKENIZER ? build_tokenizer(m, why) : OK;
+}
+
+Error model_open(const char *model, unsigned what, const Tell *tell, OpenModel *out, Why *why)
+{
+    memset(out, 0, sizeof *out);
+    TRY(model_locate(model, false, tell, out->path, sizeof out->path, why));
+    TRY(knot_file_open(out->path, &out->file, why));
+    Error error = open_parts(out, what, tell, why);
+    if (error != OK) model_close(out);
+    return error;
+}
+
+void model_close(OpenModel *m)
+{
+    free(m->memory);
+    free(m->vocab_memory);
+    knot_file_close(&m->file);
+    memset(m, 0, sizeof *m);
+}

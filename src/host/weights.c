@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/weights.h"
+
+static const uint64_t PAGE_BYTES = KNOT_FILE_DROP_UNIT;
+
+static uint64_t page_floor(uint64_t x) { return x / PAGE_BYTES * PAGE_BYTES; }
+static uint64_t page_ceil(uint64_t x) { return page_floor(x + PAGE_BYTES - 1); }
+
+void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes)
+{
+    *w = (Weights){.file = file, .pinned_bytes = pinned_bytes};
+}
+
+/* Gives back [first, last) of the file, but nothing of the header and the pinned prefix. */
+static void drop_pages(Weights *w, uint64_t first, uint64_t last)
+{
+    uint64_t payload = w->file->knot.payload_offset, keep = payload + w->pinned_bytes;
+    if (last > w->file->knot.file_bytes) last = w->file->knot.file_bytes;
+    if (first < keep) first = keep;
+    if (first >= last) return;
+    knot_file_drop(w->file, first - payload, last - first);
+    w->counters.dropped_bytes += last - first;
+}
+
+static void set_touched(Weights *w, uint64_t first, uint64_t last)
+{
+    w->touched_first = first;
+    w->touched_last = last;
+    w->counters.resident_bytes = last - first;
+    if (last - first > w->counters.resident_bytes_max) w->counters.resident_bytes_max = last - first;
+}
+
+const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes)
+{
+    w->counters.tiles++;
+    w->counters.bytes += bytes;
+    if (offset + bytes > w->pinned_bytes) {
+        uint64_t begin = w->file->knot.payload_offset + offset;
+        uint64_t first = page_floor(begin), last = page_ceil(begin + bytes);
+        if (first < w->touched_first || first > w->touched_last) weights_drop(w);
+        else drop_pages(w, w->touched_first, first);
+        set_touched(w, first, last);
+    }
+    return knot_file_payload(w->file, offset);
+}
+
+void weights_drop(Weights *w)
+{
+    drop_pages(w, w->touched_first, w->touched_last);
+    set_touched(w, 0, 0);
+}
+
+void weights_phase_loaded(Weights *w) { w->counters.phase_loads++; }
+void weights_phase_evicted(Weights *w) { w->counters.phase_evictions++; }

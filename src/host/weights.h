@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights of a local knot, used in place: a tile is an address in the mapping. What lies beyond the pinned prefix is dropped
+ * behind a cursor, in whole pages of 2 MiB, so that resident weights never exceed the window.
+ *
+ *   payload  | pinned ........ | dropped | touched [first, last) | not yet touched
+ *                                         \_ one tile and the page it shares with the one before _/
+ */
+#ifndef COBORD_HOST_WEIGHTS_H
+#define COBORD_HOST_WEIGHTS_H
+
+#include "host/knot_file.h"
+
+typedef struct WeightsCounters {
+    uint64_t phase_loads, phase_evictions;
+    uint64_t tiles, bytes;         /* handed out */
+    uint64_t dropped_bytes;
+    uint64_t resident_bytes, resident_bytes_max; /* streamed weights in memory, whole pages */
+} WeightsCounters;
+
+typedef struct Weights {
+    const KnotFile *file;
+    uint64_t pinned_bytes;             /* of the payload, from its start */
+    uint64_t touched_first, touched_last; /* file offsets of whole 2 MiB pages */
+    WeightsCounters counters;
+} Weights;
+
+void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes);
+
+/* The bytes of a tile: valid until the next call. Ranges come from the knot's checked tensors. */
+const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes);
+
+/* Drops every streamed page. */
+void weights_drop(Weights *w);
+
+/* Bookkeeping of phases; evicting drops nothing by itself, since the next tile does. */
+void weights_phase_loaded(Weights *w);
+void weights_phase_evicted(Weights *w);
+
+#endif
