@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .PHONY: all prepare demo test test-short asan gcc wasm fuzz bench clean
 
-all: ; @scripts/build default $(JOBS)
+all: ; @scripts/build default $(JOBS) cobord
 
 prepare: ; @scripts/prepare
 
@@ -18,7 +18,8 @@ test: prepare
 	@cd build && ctest -j $(JOBS) --output-on-failure
 
 # What needs no model: a minute.
-test-short: all
+test-short:
+	@scripts/build default $(JOBS)
 	@cd build && ctest -L 'tidy|unit|vectors|kernel' -j $(JOBS) --output-on-failure
 
 asan gcc: ; @scripts/build $@ $(JOBS)

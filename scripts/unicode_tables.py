@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/text/unicode_tables.c from the Unicode data that Python carries.
+"""Writes src/text/unicode_tables.c.
 
-usage: unicode_tables.py > src/text/unicode_tables.c
+usage: pip install unicodedata2==16.0.0; unicode_tables.py > src/text/unicode_tables.c
+
+Unicode 16 is what the models' published tokenizers use today (a character that is a letter there and
+unassigned here would cut words differently), whatever Python's own tables are.
 
 Everything that tokenizers ask about characters comes from these tables, never from a C library or a
 locale, so that native and WebAssembly agree. Two-level tables: a character's high bits choose a row of
 128 entries, equal rows are stored once.
 """
 import sys
-import unicodedata as u
+
+import unicodedata2 as u
 
 LAST = 0x110000
 ROW = 128
