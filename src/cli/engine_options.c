@@ -45,8 +45,8 @@ Error engine_options_read(const Options *o, EngineOptions *out, Why *why)
     return engine_options_isa(o, &out->isa, why);
 }
 
-int engine_options_open(const Options *o, const char *model, unsigned what, uint32_t context_if_none,
-                        uint32_t logit_rows, EngineSession *out)
+int engine_options_open(const Options *o, const char *model, unsigned what, const EngineNeeds *needs,
+                        EngineSession *out)
 {
     Why why = {{0}};
     EngineOptions options;
@@ -57,8 +57,9 @@ int engine_options_open(const Options *o, const char *model, unsigned what, uint
     error = model_open(model, what, progress_tell(), &out->model, &why);
     progress_end(error == OK);
     if (error != OK) return complain(error, &why, model, NULL);
-    if (!options.context) options.context = context_if_none;
-    options.logit_rows = logit_rows;
+    if (!options.context) options.context = needs->context;
+    options.logit_rows = needs->logit_rows;
+    options.sessions = needs->sessions;
     error = engine_open(&out->model, &options, &out->engine, &why);
     if (error == OK) return 0;
     int code = complain(error, &why, model, NULL);

@@ -12,14 +12,20 @@ MUST_CHECK Error engine_options_read(const Options *options, EngineOptions *out,
 /* What --isa says: AUTO gives the best this machine runs. Errors  ERR_NOT_AVAILABLE. */
 MUST_CHECK Error engine_options_isa(const Options *options, Isa *out, Why *why);
 
-/* Opens model and engine, complains on standard error when it cannot. `extra` changes the options before the plan is made;
- * it may be NULL. Result  0, or the exit code. Both are closed with engine_options_close. */
 typedef struct EngineSession {
     OpenModel model;
     Engine *engine;
 } EngineSession;
-int engine_options_open(const Options *options, const char *model, unsigned what, uint32_t context_if_none,
-                        uint32_t logit_rows, EngineSession *out);
+
+/* What a verb asks for itself: zeros leave the choice to the plan. */
+typedef struct EngineNeeds {
+    uint32_t context; /* when --context is not given */
+    uint32_t logit_rows, sessions;
+} EngineNeeds;
+
+/* Opens model and engine; complains on standard error when it cannot. Result  0, or the exit code. */
+int engine_options_open(const Options *options, const char *model, unsigned what, const EngineNeeds *needs,
+                        EngineSession *out);
 void engine_options_close(EngineSession *session);
 
 /* A clock for tokens per second. */

@@ -111,8 +111,9 @@ int cli_logits(int argc, char **argv)
     uint32_t *ids = malloc((size_t)count * sizeof *ids);
     if (!ids) return complain(ERR_MEMORY, NULL, "the list of tokens", NULL);
     options_parse_list(text, UINT32_MAX, ids, count);
-    EngineSession session;
-    code = engine_options_open(&o, o.operands[0], MODEL_WEIGHTS, (uint32_t)count, (uint32_t)count, &session);
+    static EngineSession session;
+    EngineNeeds needs = {.context = (uint32_t)count, .logit_rows = (uint32_t)count};
+    code = engine_options_open(&o, o.operands[0], MODEL_WEIGHTS, &needs, &session);
     if (code == 0) {
         code = score(&o, &session, ids, (uint32_t)count);
         engine_options_close(&session);

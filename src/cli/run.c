@@ -357,7 +357,7 @@ int cli_run(int argc, char **argv)
     int code;
     if (!options_read(&o, &run_verb, argc, argv, &code)) return code;
     r.options = &o;
-    code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS, 0, 1, &r.session);
+    code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS, &(EngineNeeds){0}, &r.session);
     if (code) return code;
     code = run_all(&r);
     drop_turns(&r, 0);

@@ -29,8 +29,8 @@ StationConfig plan_station_config(const Plan *plan, uint32_t station)
     const PlanRequest *r = &plan->request;
     return (StationConfig){
         .knot = r->knot, .hyper = r->hyper, .range = plan->role[station].range, .cache = r->cache,
-        .rows_max = plan->chunk, .sessions_max = 1, .context = plan->context,
-        .blocks = cache_blocks_for(plan->context), .workers = r->workers, .tile_bytes_max = plan->tile_bytes_max,
+        .rows_max = plan->chunk, .sessions_max = r->sessions, .context = plan->context,
+        .blocks = r->sessions * cache_blocks_for(plan->context), .workers = r->workers, .tile_bytes_max = plan->tile_bytes_max,
         .kernels = r->kernels, .ops = r->ops,
     };
 }
@@ -265,6 +265,10 @@ static void choose_pinned(Plan *plan)
 Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
 {
     plan->request = *request;
+    if (!request->sessions) plan->request.sessions = 1;
+    if (request->context > STATION_CONTEXT_MAX || plan->request.sessions > STATION_SESSIONS_MAX)
+        return error_why(why, ERR_RANGE, "a context of %u for %u sequences; at most %u for %u", request->context,
+                         request->sessions, STATION_CONTEXT_MAX, STATION_SESSIONS_MAX);
     plan->resident = false;
     plan->pinned_bytes = 0;
     TRY(cut_roles(plan, why));

@@ -62,7 +62,7 @@ static Error make_plan(Engine *e, const EngineOptions *o, Why *why)
         .memory_bytes = o->memory_bytes ? o->memory_bytes : memory_allowed(),
         .process_bytes = memory_resident() + SLACK_BYTES,
         .stations = o->stations ? o->stations : 2, .shards = o->shards ? o->shards : 8,
-        .context = o->context, .chunk = o->chunk, .logit_rows = o->logit_rows,
+        .context = o->context, .chunk = o->chunk, .logit_rows = o->logit_rows, .sessions = o->sessions,
         .workers = o->threads ? o->threads : cpu_cores(),
         .cache = o->cache, .kernels = kernels_for(isa), .ops = ops_for(isa),
     };
@@ -227,12 +227,17 @@ static Error embed(Engine *e, const uint32_t *ids, uint32_t rows, Why *why)
     return OK;
 }
 
+static Error forward_frame(Engine *e, const StationSequence *sequences, uint32_t count, uint32_t rows, Why *why)
+{
+    StationFrame frame = {.x = e->x, .g = e->g, .rows = rows, .sequences = sequences, .sequence_count = count};
+    for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(run_station(e, e->stations[i], &frame, why));
+    return OK;
+}
+
 static Error forward(Engine *e, uint32_t position, uint32_t rows, Why *why)
 {
     StationSequence sequence = {.session = 0, .position = position, .rows = rows};
-    StationFrame frame = {.x = e->x, .g = e->g, .rows = rows, .sequences = &sequence, .sequence_count = 1};
-    for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(run_station(e, e->stations[i], &frame, why));
-    return OK;
+    return forward_frame(e, &sequence, 1, rows, why);
 }
 
 /* Logits of the chunk's rows row_first.. on every shard. */
@@ -329,17 +334,6 @@ static void visit_row(Engine *e, uint32_t row, uint32_t position, uint32_t k, En
     visit(context, &p);
 }
 
-Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why)
-{
-    for (uint32_t at = 0; at < count;) {
-        uint32_t rows = count - at < e->plan.chunk ? count - at : e->plan.chunk;
-        TRY(embed(e, ids + at, rows, why));
-        TRY(forward(e, position + at, rows, why));
-        at += rows;
-    }
-    return OK;
-}
-
 Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t k, EngineVisit visit, void *context,
                    Why *why)
 {
@@ -358,4 +352,70 @@ Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t k, E
         at += rows;
     }
     return OK;
+}
+
+/* ---- Measurements ---------------------------------------------------------------------------------------------- */
+
+Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why)
+{
+    for (uint32_t at = 0; at < count;) {
+        uint32_t rows = count - at < e->plan.chunk ? count - at : e->plan.chunk;
+        TRY(embed(e, ids + at, rows, why));
+        TRY(forward(e, position + at, rows, why));
+        at += rows;
+    }
+    return OK;
+}
+
+Error engine_batch(Engine *e, uint32_t *ids, uint32_t count, uint32_t position, Why *why)
+{
+    StationSequence sequences[STATION_SESSIONS_MAX];
+    const Plan *p = &e->plan;
+    if (count > p->request.sessions || count > p->chunk || count > p->logit_rows)
+        return error_why(why, ERR_CAPACITY, "%u sequences at once; the plan has room for %u", count, p->request.sessions);
+    for (uint32_t i = 0; i < count; i++) sequences[i] = (StationSequence){i, position, 1};
+    TRY(embed(e, ids, count, why));
+    TRY(forward_frame(e, sequences, count, count, why));
+    TRY(head(e, 0, count, why));
+    for (uint32_t i = 0; i < count; i++) {
+        top(e, i, 1, NULL, 1);
+        ids[i] = e->best[0].id;
+    }
+    return OK;
+}
+
+typedef struct ReadJob {
+    const uint8_t *bytes;
+    uint64_t sums[PARALLEL_WORKERS_MAX][8]; /* a cache line each */
+} ReadJob;
+
+enum { READ_ITEM_BYTES = 1 << 18 };
+
+static void read_item(void *argument, uint32_t item, uint32_t worker)
+{
+    ReadJob *job = argument;
+    const uint8_t *p = job->bytes + (uint64_t)item * READ_ITEM_BYTES;
+    uint64_t sum[8] = {0};
+    for (size_t i = 0; i < READ_ITEM_BYTES; i += 64)
+        for (size_t lane = 0; lane < 8; lane++) {
+            uint64_t v;
+            memcpy(&v, p + i + 8 * lane, sizeof v);
+            sum[lane] += v;
+        }
+    for (size_t lane = 0; lane < 8; lane++) job->sums[worker][lane] += sum[lane];
+}
+
+uint64_t engine_read_weights(Engine *e, uint64_t *sum)
+{
+    static const uint64_t step = (uint64_t)4 << 20;
+    uint64_t end = e->model->file.knot.payload_bytes / READ_ITEM_BYTES * READ_ITEM_BYTES;
+    ReadJob job = {0};
+    for (uint64_t at = 0; at < end; at += step) {
+        uint64_t bytes = end - at < step ? end - at : step;
+        job.bytes = weights_tile(&e->weights, at, bytes);
+        parallel_run(&e->parallel, read_item, &job, (uint32_t)(bytes / READ_ITEM_BYTES));
+    }
+    for (size_t w = 0; w < PARALLEL_WORKERS_MAX; w++)
+        for (size_t lane = 0; lane < 8; lane++) *sum += job.sums[w][lane];
+    return end;
 }

@@ -19,6 +19,7 @@ typedef struct EngineOptions {
     uint32_t chunk, context;   /* 0: chosen by the plan */
     uint64_t memory_bytes;     /* 0: what the control group and the machine allow */
     uint32_t logit_rows;       /* positions whose logits are wanted at once; 0: 1 */
+    uint32_t sessions;         /* sequences that engine_batch runs at once; 0: 1 */
     CacheType cache;
     bool isa_given;
     Isa isa;
@@ -69,7 +70,14 @@ typedef void (*EngineVisit)(void *context, const EnginePosition *position);
 MUST_CHECK Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t top, EngineVisit visit,
                               void *context, Why *why);
 
-/* Forwards `count` tokens without logits, for measurements: positions length.. of the conversation. */
+/* ---- Measurements ------------------------------------------------------------------------------------------------------ */
+
+/* Forwards `count` tokens of session 0 from `position` on, without logits. */
 MUST_CHECK Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why);
+/* One step of `count` sequences (sessions 0.., all at `position`): ids[i] in, the best next id of each out, in place.
+ * `count` is at most the engine's sessions, chunk and logit rows. */
+MUST_CHECK Error engine_batch(Engine *e, uint32_t *ids, uint32_t count, uint32_t position, Why *why);
+/* Reads all weights once with every thread, through the window, and adds them up; returns the bytes read. */
+uint64_t engine_read_weights(Engine *e, uint64_t *sum);
 
 #endif
