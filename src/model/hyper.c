@@ -89,7 +89,8 @@ static Error hyper_sizes(const KnotModel *m, Hyper *h, Why *why)
     uint32_t kv_heads = m->kv_heads ? m->kv_heads : m->heads;
     TRY(hyper_count("the number of key/value heads", kv_heads, m->heads, why));
     if (m->heads % kv_heads)
-        return error_why(why, ERR_RANGE, "%u attention heads cannot share %u key/value heads evenly", m->heads, kv_heads);
+        return error_why(why, ERR_RANGE, "%u attention heads cannot share %u key/value heads evenly", m->heads,
+                         kv_heads);
     uint32_t head_dim = m->head_dim ? m->head_dim : m->hidden / m->heads;
     TRY(hyper_count("the size of a head", head_dim, HYPER_HEAD_DIM_MAX, why));
     if (head_dim % 16)
@@ -194,7 +195,8 @@ static Error hyper_tensors(const Knot *knot, Hyper *h, Why *why)
     const KnotTensor *norm = knot_find(knot, "output_norm_weight");
     if (!norm) return error_why(why, ERR_MISSING_TENSOR, "output_norm_weight is missing");
     if (norm->rows != 1 || norm->cols != h->hidden)
-        return error_why(why, ERR_SHAPE, "output_norm_weight is %u x %u, not 1 x %u", norm->rows, norm->cols, h->hidden);
+        return error_why(why, ERR_SHAPE, "output_norm_weight is %u x %u, not 1 x %u", norm->rows, norm->cols,
+                         h->hidden);
     const KnotTensor *output = knot_find(knot, "output_weight");
     h->tied_head = !output;
     if (output && (output->cols != h->hidden || output->rows < h->vocabulary))

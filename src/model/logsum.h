@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sum of exponentials that does not depend on order or on how the vocabulary is cut: every exp(x) is rounded once to a
- * 33-bit mantissa at a binary exponent and added to one wide integer, exactly. Sums of shards add limb by limb.
+/* A sum of exponentials that does not depend on order or on how the vocabulary is cut: every exp(x) is rounded once to
+ * a 33-bit mantissa at a binary exponent and added to one wide integer, exactly. Sums of shards add limb by limb.
  *
  * The integer is a window of four 32-bit limbs over an endless one: limb[3] weighs 2^(32 * top), limb[0] 96 bits less.
  * `top` is the largest limb that any single addend touched, so it does not depend on order either; what lies below the

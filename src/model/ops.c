@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the operator tables share: which exist in this build, sizes, and rope's tables, which are computed in f64 once per
- * model and once per position, so that no instruction set has a say in them. */
+/* What the operator tables share: which exist in this build, sizes, and rope's tables, which are computed in f64 once
+ * per model and once per position, so that no instruction set has a say in them. */
 #include "model/ops.h"
 
 #include "model/elementary.h"

@@ -16,10 +16,11 @@ typedef enum CacheType { CACHE_F16, CACHE_Q8_0 } CacheType;
 /* Attention cache of one layer and one session is a list of blocks of 64 absolute positions. One block and layer:
  *
  *   f16:   K [kv_head][dim][64 positions] f16         V [kv_head][64 positions][dim] f16
- *   q8_0:  the same with int8, then a f32 scale per position and 32 dims: K [kv_head][dim/32][64], V [kv_head][64][dim/32]
+ *   q8_0:  the same with int8, then f32 scales per position and 32 dims: K's [kv_head][dim/32][64 positions],
+ *          V's [kv_head][64 positions][dim/32]
  *
- * In this order: K, V, K's scales, V's scales. K is stored with positions innermost, so that SIMD lanes are positions and every score is one accumulator in dim
- * order. */
+ * In this order: K, V, K's scales, V's scales. K is stored with positions innermost, so that SIMD lanes are positions
+ * and every score is one accumulator in dim order. */
 enum { CACHE_BLOCK_POSITIONS = 64 };
 /* One layer; a multiple of 64. 0 when the type cannot hold the head: q8_0 needs head_dim to be a multiple of 32. */
 size_t ops_cache_block_bytes(CacheType type, uint32_t kv_heads, uint32_t head_dim);
@@ -64,8 +65,8 @@ typedef struct Ops {
     void (*rope)(RopeKind kind, float *head, const float *cosine, const float *sine, uint32_t rope_dim);
     /* Writes one position's k and v (kv_heads x head_dim floats each) into the block that holds it. False when a value
      * is not finite or too large for the type (f16: 65504): the position is then not to be used. */
-    bool (*cache_store)(CacheType type, uint8_t *block, uint32_t position_in_block, uint32_t kv_heads, uint32_t head_dim,
-                        const float *k, const float *v);
+    bool (*cache_store)(CacheType type, uint8_t *block, uint32_t position_in_block, uint32_t kv_heads,
+                        uint32_t head_dim, const float *k, const float *v);
     /* Online softmax over blocks at absolute positions; positions outside [position_first, position] add nothing,
      * whatever the memory holds. */
     void (*attention)(const AttentionJob *job);

@@ -3,13 +3,17 @@
  *
  * "Queries" are the rows' heads of this group, row-major: query i is head i % group of row i / group. Scratch:
  *
- *   expanded [64][dim]          a block's keys, then its values, as floats (not used while one tile holds all queries)
+ *   expanded [64][dim]          a block's keys, then its values, as floats (f16 with few queries does without)
  *   packed   [tiles][dim][TILE] the queries, so that a tile's next coefficients lie together
  *   weights  [queries][64]      scores, then weights
  *   m, l, c  [queries]          running maximum, running sum, this block's correction
  *
- * The bits of a query depend on nothing but itself and what it sees: which tile it is in, or who shares it, only decides
- * what is computed beside it. A position that a query does not see is never multiplied into its output. */
+ * The bits of a query depend on nothing but itself and what it sees: which tile it is in, or who shares it, decides
+ * only what is computed beside it. A position that a query does not see is never multiplied into its output. */
+#ifndef COBORD_MODEL_OPS_ATTENTION_BODY_H
+#define COBORD_MODEL_OPS_ATTENTION_BODY_H
+#ifdef OPS_LANES /* nothing without the machine */
+
 
 enum { OPS_FLOATS, OPS_HALVES, OPS_SOURCES }; /* how a tile's keys or values are stored */
 
@@ -211,8 +215,8 @@ static void ops_attention_correct(OpsAttention *a, uint32_t query)
     for (uint32_t d = 0; d < a->dim; d += OPS_LANES) ops_vec_store(out + d, ops_vec_load(out + d) * ops_vec_all(c));
 }
 
-/* Values into a tile's outputs. What all of its queries see goes together; ragged ends, which only neighbouring rows and
- * windows have, go query by query, still in order of positions. */
+/* Values into a tile's outputs. What all of its queries see goes together; ragged ends, which only neighbouring rows
+ * and windows have, go query by query, still in order of positions. */
 static void ops_attention_values(OpsAttention *a, uint32_t first, uint32_t n, uint32_t block, const void *values,
                                  int source)
 {
@@ -233,11 +237,13 @@ static void ops_attention_values(OpsAttention *a, uint32_t first, uint32_t n, ui
     }
     for (uint32_t i = 0; i < n; i++)
         if (span[i].first < all.first)
-            OPS_VALUE[source][1](values, w + i * OPS_POSITIONS, a->dim, (OpsSpan){span[i].first, all.first - 1}, &out[i]);
+            OPS_VALUE[source][1](values, w + i * OPS_POSITIONS, a->dim, (OpsSpan){span[i].first, all.first - 1},
+                                 &out[i]);
     OPS_VALUE[source][n](values, w, a->dim, all, out);
     for (uint32_t i = 0; i < n; i++)
         if (span[i].last > all.last)
-            OPS_VALUE[source][1](values, w + i * OPS_POSITIONS, a->dim, (OpsSpan){all.last + 1, span[i].last}, &out[i]);
+            OPS_VALUE[source][1](values, w + i * OPS_POSITIONS, a->dim, (OpsSpan){all.last + 1, span[i].last},
+                                 &out[i]);
 }
 
 /* The queries that see anything of a block: rows' spans rise with the row, so they are neighbours. */
@@ -333,3 +339,6 @@ static void ops_attention(const AttentionJob *job)
     AttentionRows rows = {.row = *job, .rows = 1};
     ops_attention_rows(&rows);
 }
+
+#endif
+#endif

@@ -16,6 +16,10 @@
  *   block of 64 values    out[q][d] += weight * v       lanes are dimensions, positions in order
  *
  * A tile of queries shares each loaded key or value vector. Not a header to include anywhere else. */
+#ifndef COBORD_MODEL_OPS_BODY_H
+#define COBORD_MODEL_OPS_BODY_H
+#ifdef OPS_LANES /* nothing without the machine */
+
 #include <string.h>
 
 #include "model/ops.h"
@@ -117,8 +121,8 @@ OPS_INLINE Vec ops_vec_from_f16(const uint16_t *p)
 #define OPS_VEC_FROM_F16(p) ops_vec_from_f16(p)
 #endif
 
-/* To nearest even. Normal: the exponent is moved by 112 and 13 bits are rounded off by an integer addition. Subnormal: adding 0.5
- * lets the float unit round at 2^-24. From 65520 on: infinity. */
+/* To nearest even. Normal: the exponent is moved by 112 and 13 bits are rounded off by an integer addition. Subnormal:
+ * adding 0.5 lets the float unit round at 2^-24. From 65520 on: infinity. */
 OPS_INLINE void ops_vec_to_f16(uint16_t *p, Vec x)
 {
     VecBits bits = (VecBits)x, magnitude = bits & 0x7fffffffu;
@@ -262,3 +266,6 @@ const Ops OPS_TABLE = {
     .attention_rows = ops_attention_rows,
     .all_finite = ops_all_finite,
 };
+
+#endif
+#endif

@@ -7,6 +7,10 @@
  *            int8                                             f32 scales
  *
  * An f16 element stands for itself, a q8_0 element for scale * element, rounded to f32. */
+#ifndef COBORD_MODEL_OPS_CACHE_BODY_H
+#define COBORD_MODEL_OPS_CACHE_BODY_H
+#ifdef OPS_LANES /* nothing without the machine */
+
 
 typedef struct OpsBlock {
     const uint8_t *k, *v;     /* of one kv head: f16 or int8 */
@@ -126,3 +130,6 @@ static void ops_cache_expand_v8(const uint8_t *in, const float *scale, float *ou
             ops_vec_store(out + i + j, s * ops_vec_from_bytes(q + i + j));
     }
 }
+
+#endif
+#endif

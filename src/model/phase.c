@@ -80,8 +80,8 @@ static Error phase_matrix(const Knot *knot, uint32_t layer, Phase phase, const P
     if (!b && want->bias_needed)
         return error_why(why, ERR_MISSING_TENSOR, "layer %u, phase %s: %s is missing", layer, phase_name(phase), name);
     if (b && (b->rows != 1 || b->cols != want->rows))
-        return error_why(why, ERR_SHAPE, "layer %u, phase %s: %s is %u x %u, not 1 x %u", layer, phase_name(phase), name,
-                         b->rows, b->cols, want->rows);
+        return error_why(why, ERR_SHAPE, "layer %u, phase %s: %s is %u x %u, not 1 x %u", layer, phase_name(phase),
+                         name, b->rows, b->cols, want->rows);
     *out = (PhaseMatrix){w, b, want->rows, want->cols};
     return OK;
 }
@@ -166,7 +166,8 @@ static Error phase_parse_range(const char *text, size_t bytes, uint32_t layers, 
     return OK;
 }
 
-Error phase_parse_ranges(const char *text, uint32_t layers, PhaseRange *out, uint32_t out_max, uint32_t *count, Why *why)
+Error phase_parse_ranges(const char *text, uint32_t layers, PhaseRange *out, uint32_t out_max, uint32_t *count,
+                         Why *why)
 {
     PhaseBound expected = 0, end = phase_bound(layers, PHASE_ATTN);
     uint32_t n = 0;
