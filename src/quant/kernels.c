@@ -22,6 +22,9 @@ const Kernels *kernels_for(Isa isa)
 {
     switch (isa) {
     case ISA_SCALAR: return &kernels_scalar;
+#if defined(__x86_64__)
+    case ISA_AVX2: return &kernels_avx2;
+#endif
     default: return NULL;
     }
 }

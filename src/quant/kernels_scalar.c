@@ -186,33 +186,19 @@ UNPACK_INLINE void panel_float(BlockType type, const uint8_t *panel, uint32_t co
 
 /* ---- the table ---- */
 
-#define PANEL(name, body, type)                                                                                   \
-    static void name(const uint8_t *panel, uint32_t cols, const uint8_t *activations, size_t stride,              \
-                     uint32_t tokens, float *out, size_t out_stride)                                              \
-    {                                                                                                             \
-        body(type, panel, cols, activations, stride, tokens, out, out_stride);                                    \
-    }
-PANEL(panel_f32, panel_float, BLOCK_F32)
-PANEL(panel_f16, panel_float, BLOCK_F16)
-PANEL(panel_bf16, panel_float, BLOCK_BF16)
-PANEL(panel_q4_0, panel_32, BLOCK_Q4_0)
-PANEL(panel_q4_1, panel_32, BLOCK_Q4_1)
-PANEL(panel_q5_0, panel_32, BLOCK_Q5_0)
-PANEL(panel_q5_1, panel_32, BLOCK_Q5_1)
-PANEL(panel_q8_0, panel_32, BLOCK_Q8_0)
-PANEL(panel_q2_k, panel_256, BLOCK_Q2_K)
-PANEL(panel_q3_k, panel_256, BLOCK_Q3_K)
-PANEL(panel_q4_k, panel_256, BLOCK_Q4_K)
-PANEL(panel_q5_k, panel_256, BLOCK_Q5_K)
-PANEL(panel_q6_k, panel_256, BLOCK_Q6_K)
+KERNELS_PANEL(panel_f32, panel_float, BLOCK_F32)
+KERNELS_PANEL(panel_f16, panel_float, BLOCK_F16)
+KERNELS_PANEL(panel_bf16, panel_float, BLOCK_BF16)
+KERNELS_PANEL(panel_q4_0, panel_32, BLOCK_Q4_0)
+KERNELS_PANEL(panel_q4_1, panel_32, BLOCK_Q4_1)
+KERNELS_PANEL(panel_q5_0, panel_32, BLOCK_Q5_0)
+KERNELS_PANEL(panel_q5_1, panel_32, BLOCK_Q5_1)
+KERNELS_PANEL(panel_q8_0, panel_32, BLOCK_Q8_0)
+KERNELS_PANEL(panel_q2_k, panel_256, BLOCK_Q2_K)
+KERNELS_PANEL(panel_q3_k, panel_256, BLOCK_Q3_K)
+KERNELS_PANEL(panel_q4_k, panel_256, BLOCK_Q4_K)
+KERNELS_PANEL(panel_q5_k, panel_256, BLOCK_Q5_K)
+KERNELS_PANEL(panel_q6_k, panel_256, BLOCK_Q6_K)
 
 const Kernels kernels_scalar = {
-    ISA_SCALAR,
-    {
-        [BLOCK_F32] = panel_f32, [BLOCK_F16] = panel_f16, [BLOCK_BF16] = panel_bf16, [BLOCK_Q4_0] = panel_q4_0,
-        [BLOCK_Q4_1] = panel_q4_1, [BLOCK_Q5_0] = panel_q5_0, [BLOCK_Q5_1] = panel_q5_1, [BLOCK_Q8_0] = panel_q8_0,
-        [BLOCK_Q2_K] = panel_q2_k, [BLOCK_Q3_K] = panel_q3_k, [BLOCK_Q4_K] = panel_q4_k, [BLOCK_Q5_K] = panel_q5_k,
-        [BLOCK_Q6_K] = panel_q6_k,
-    },
-    {activation_quantize_float, activation_quantize_32, activation_quantize_256},
-};
+    ISA_SCALAR, KERNELS_PANELS, {activation_quantize_float, activation_quantize_32, activation_quantize_256}};

@@ -10,8 +10,9 @@
 #include "quant/block.h"
 #include "quant/unpack.h"
 
-static const BlockType ALL_TYPES[] = {BLOCK_F32,  BLOCK_F16,  BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1,
-                                      BLOCK_Q8_0, BLOCK_Q2_K, BLOCK_Q3_K, BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K};
+static const BlockType ALL_TYPES[] = {BLOCK_F32,  BLOCK_F16,  BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0,
+                                      BLOCK_Q5_1, BLOCK_Q8_0, BLOCK_Q2_K, BLOCK_Q3_K, BLOCK_Q4_K, BLOCK_Q5_K,
+                                      BLOCK_Q6_K};
 enum { ALL_TYPES_COUNT = sizeof ALL_TYPES / sizeof ALL_TYPES[0] };
 
 typedef struct Random {

@@ -104,7 +104,8 @@ static void test_dot_against_expanded(void **state)
                 bound += size * 1e-5 + (is_float ? 0 : 1e-4 * size + 1e-3 * bound + 1e-4);
                 double error = absolute(out[t * OUT_STRIDE + row] - exact);
                 if (!(error <= bound))
-                    fail_msg("%s row %u token %u: error %g, bound %g", block_traits(c.type)->name, row, t, error, bound);
+                    fail_msg("%s row %u token %u: error %g, bound %g", block_traits(c.type)->name, row, t, error,
+                             bound);
                 total_error += error, total_bound += bound;
             }
         }
