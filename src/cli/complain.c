@@ -67,7 +67,7 @@ int complain(Error error, const Why *why, const char *thing, const char *advice)
     const char *details = why && why->text[0] ? why->text : NULL;
     fputs("cobord: ", stderr);
     fputs(error_text(error), stderr);
-    if (thing) {
+    if (thing && !(details && strstr(details, thing))) { /* details that name it say it once */
         fputs(": ", stderr);
         options_print_safely(stderr, thing);
     }

