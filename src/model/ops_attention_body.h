@@ -20,6 +20,7 @@ enum { OPS_FLOATS, OPS_HALVES, OPS_SOURCES }; /* how a tile's keys or values are
 typedef struct OpsAttention {
     const AttentionRows *job;
     uint32_t group, dim, queries, tile; /* tile: queries per tile, OPS_TILE at most */
+    uint32_t block_last;
     float *expanded, *packed, *weights, *m, *l, *correction;
 } OpsAttention;
 
@@ -44,9 +45,16 @@ OPS_INLINE Vec ops_source_load(const void *base, size_t index, const int source)
     return ops_vec_load((const float *)base + index);
 }
 
+/* What the memory should fetch while something else is computed: a kernel touches one line of it per line of its own. The
+ * hardware would start anew at every block, and the arithmetic leaves it no time to get ahead. */
+OPS_INLINE void ops_fetch(const uint8_t *ahead, size_t element, const int source)
+{
+    __builtin_prefetch(ahead + (source == OPS_HALVES ? 2 * element : element));
+}
+
 /* scores[i][p] = scale * sum over d of q[d][i] * k[d][p], for i < n and all p of the block. */
-OPS_INLINE void ops_score_tile(const void *k, const float *q, uint32_t dim, float scale, float *scores, const int n,
-                               const int source)
+OPS_INLINE void ops_score_tile(const void *k, const float *q, uint32_t dim, float scale, float *scores,
+                               const uint8_t *ahead, const int n, const int source)
 {
     for (uint32_t p = 0; p < OPS_POSITIONS; p += OPS_SCORE_VECTORS * OPS_LANES) {
         Vec sum[OPS_TILE][OPS_SCORE_VECTORS] = {{{0}}};
@@ -55,6 +63,9 @@ OPS_INLINE void ops_score_tile(const void *k, const float *q, uint32_t dim, floa
             OPS_UNROLL
             for (int v = 0; v < OPS_SCORE_VECTORS; v++)
                 key[v] = ops_source_load(k, (size_t)d * OPS_POSITIONS + p + v * OPS_LANES, source);
+            OPS_UNROLL
+            for (int v = 0; v < OPS_SCORE_VECTORS; v += 32 / OPS_LANES)
+                ops_fetch(ahead, (size_t)d * OPS_POSITIONS + p + v * OPS_LANES, source);
             OPS_UNROLL
             for (int i = 0; i < n; i++) {
                 Vec a = ops_vec_all(q[d * OPS_TILE + i]);
@@ -73,7 +84,8 @@ OPS_INLINE void ops_score_tile(const void *k, const float *q, uint32_t dim, floa
 
 /* out[i][d] += weight[i][p] * v[p][d] for p = first..last in order, for `vectors` vectors of dims from `d`. */
 OPS_INLINE void ops_value_columns(const void *values, const float *weights, uint32_t dim, uint32_t d, OpsSpan span,
-                                  float *const *out, const int n, const int source, const int vectors)
+                                  float *const *out, const uint8_t *ahead, const int n, const int source,
+                                  const int vectors)
 {
     Vec sum[OPS_TILE][OPS_VALUE_VECTORS];
     OPS_UNROLL
@@ -86,6 +98,9 @@ OPS_INLINE void ops_value_columns(const void *values, const float *weights, uint
         OPS_UNROLL
         for (int v = 0; v < vectors; v++)
             value[v] = ops_source_load(values, (size_t)p * dim + d + v * OPS_LANES, source);
+        OPS_UNROLL
+        for (int v = 0; v < vectors; v += 32 / OPS_LANES)
+            ops_fetch(ahead, (size_t)p * dim + d + v * OPS_LANES, source);
         OPS_UNROLL
         for (int i = 0; i < n; i++) {
             Vec w = ops_vec_all(weights[i * OPS_POSITIONS + p]);
@@ -101,27 +116,29 @@ OPS_INLINE void ops_value_columns(const void *values, const float *weights, uint
 }
 
 OPS_INLINE void ops_value_tile(const void *values, const float *weights, uint32_t dim, OpsSpan span, float *const *out,
-                               const int n, const int source)
+                               const uint8_t *ahead, const int n, const int source)
 {
     uint32_t d = 0;
     for (; d + OPS_VALUE_VECTORS * OPS_LANES <= dim; d += OPS_VALUE_VECTORS * OPS_LANES)
-        ops_value_columns(values, weights, dim, d, span, out, n, source, OPS_VALUE_VECTORS);
-    for (; d < dim; d += OPS_LANES) ops_value_columns(values, weights, dim, d, span, out, n, source, 1);
+        ops_value_columns(values, weights, dim, d, span, out, ahead, n, source, OPS_VALUE_VECTORS);
+    for (; d < dim; d += OPS_LANES) ops_value_columns(values, weights, dim, d, span, out, ahead, n, source, 1);
 }
 
-typedef void (*OpsScore)(const void *k, const float *q, uint32_t dim, float scale, float *scores);
-typedef void (*OpsValue)(const void *values, const float *weights, uint32_t dim, OpsSpan span, float *const *out);
+typedef void (*OpsScore)(const void *k, const float *q, uint32_t dim, float scale, float *scores, const uint8_t *ahead);
+typedef void (*OpsValue)(const void *values, const float *weights, uint32_t dim, OpsSpan span, float *const *out,
+                         const uint8_t *ahead);
 
 /* One function per number of queries and source, so that every inner loop is straight code over registers. */
 #define OPS_INSTANCE(n, source)                                                                                      \
-    static void ops_score_##n##_##source(const void *k, const float *q, uint32_t dim, float scale, float *scores)    \
+    static void ops_score_##n##_##source(const void *k, const float *q, uint32_t dim, float scale, float *scores,    \
+                                         const uint8_t *ahead)                                                       \
     {                                                                                                                \
-        ops_score_tile(k, q, dim, scale, scores, n, source);                                                         \
+        ops_score_tile(k, q, dim, scale, scores, ahead, n, source);                                                  \
     }                                                                                                                \
     static void ops_value_##n##_##source(const void *values, const float *weights, uint32_t dim, OpsSpan span,       \
-                                         float *const *out)                                                          \
+                                         float *const *out, const uint8_t *ahead)                                    \
     {                                                                                                                \
-        ops_value_tile(values, weights, dim, span, out, n, source);                                                  \
+        ops_value_tile(values, weights, dim, span, out, ahead, n, source);                                           \
     }
 #define OPS_INSTANCES(n) OPS_INSTANCE(n, 0) OPS_INSTANCE(n, 1)
 OPS_INSTANCES(1)
@@ -218,7 +235,7 @@ static void ops_attention_correct(OpsAttention *a, uint32_t query)
 /* Values into a tile's outputs. What all of its queries see goes together; ragged ends, which only neighbouring rows
  * and windows have, go query by query, still in order of positions. */
 static void ops_attention_values(OpsAttention *a, uint32_t first, uint32_t n, uint32_t block, const void *values,
-                                 int source)
+                                 int source, const uint8_t *ahead)
 {
     OpsSpan span[OPS_TILE], all = {0, OPS_POSITIONS - 1};
     float *out[OPS_TILE];
@@ -232,18 +249,18 @@ static void ops_attention_values(OpsAttention *a, uint32_t first, uint32_t n, ui
     if (all.first > all.last) { /* nothing in common */
         for (uint32_t i = 0; i < n; i++)
             if (span[i].first <= span[i].last)
-                OPS_VALUE[source][1](values, w + i * OPS_POSITIONS, a->dim, span[i], &out[i]);
+                OPS_VALUE[source][1](values, w + i * OPS_POSITIONS, a->dim, span[i], &out[i], ahead);
         return;
     }
     for (uint32_t i = 0; i < n; i++)
         if (span[i].first < all.first)
             OPS_VALUE[source][1](values, w + i * OPS_POSITIONS, a->dim, (OpsSpan){span[i].first, all.first - 1},
-                                 &out[i]);
-    OPS_VALUE[source][n](values, w, a->dim, all, out);
+                                 &out[i], ahead);
+    OPS_VALUE[source][n](values, w, a->dim, all, out, ahead);
     for (uint32_t i = 0; i < n; i++)
         if (span[i].last > all.last)
             OPS_VALUE[source][1](values, w + i * OPS_POSITIONS, a->dim, (OpsSpan){all.last + 1, span[i].last},
-                                 &out[i]);
+                                 &out[i], ahead);
 }
 
 /* The queries that see anything of a block: rows' spans rise with the row, so they are neighbours. */
@@ -288,6 +305,8 @@ static void ops_attention_block(OpsAttention *a, uint32_t block)
 {
     const AttentionJob *row = &a->job->row;
     OpsBlock b = ops_cache_block(row->cache, row->blocks[block], row->kv_heads, row->kv_head, a->dim);
+    uint32_t after = block < a->block_last ? block + 1 : block;
+    OpsBlock next = ops_cache_block(row->cache, row->blocks[after], row->kv_heads, row->kv_head, a->dim);
     int source = row->cache == CACHE_F16 && a->queries <= 2 * OPS_TILE ? OPS_HALVES : OPS_FLOATS;
     OpsSpan active = ops_attention_active(a, block);
     uint32_t tile_first = active.first / a->tile, tile_last = active.last / a->tile;
@@ -295,7 +314,7 @@ static void ops_attention_block(OpsAttention *a, uint32_t block)
     for (uint32_t t = tile_first; t <= tile_last; t++) {
         uint32_t first = t * a->tile, n = a->queries - first < a->tile ? a->queries - first : a->tile;
         OPS_SCORE[source][n](keys, a->packed + (size_t)t * a->dim * OPS_TILE, a->dim, row->scale,
-                             a->weights + (size_t)first * OPS_POSITIONS);
+                             a->weights + (size_t)first * OPS_POSITIONS, b.v);
     }
     OpsSpan seen = {OPS_POSITIONS, 0};
     for (uint32_t i = active.first; i <= active.last; i++) {
@@ -308,7 +327,7 @@ static void ops_attention_block(OpsAttention *a, uint32_t block)
     const void *values = ops_attention_block_values(a, &b, source, seen);
     for (uint32_t t = tile_first; t <= tile_last; t++) {
         uint32_t first = t * a->tile, n = a->queries - first < a->tile ? a->queries - first : a->tile;
-        ops_attention_values(a, first, n, block, values, source);
+        ops_attention_values(a, first, n, block, values, source, next.k);
     }
 }
 
@@ -325,8 +344,8 @@ static void ops_attention_rows(const AttentionRows *job)
     a.l = a.m + a.queries;
     a.correction = a.l + a.queries;
     ops_attention_start(&a);
-    uint32_t last = (job->row.position + job->rows - 1) / OPS_POSITIONS;
-    for (uint32_t b = job->row.position_first / OPS_POSITIONS; b <= last; b++) ops_attention_block(&a, b);
+    a.block_last = (job->row.position + job->rows - 1) / OPS_POSITIONS;
+    for (uint32_t b = job->row.position_first / OPS_POSITIONS; b <= a.block_last; b++) ops_attention_block(&a, b);
     for (uint32_t i = 0; i < a.queries; i++) {
         float *out = ops_attention_out(&a, i);
         for (uint32_t d = 0; d < a.dim; d += OPS_LANES)

@@ -3,6 +3,8 @@
 #include <immintrin.h>
 
 #define OPS_VEC_FROM_F16(p) ((Vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p))))
+#define OPS_VEC_FROM_BYTES(p) \
+    ((Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))))
 
 #define OPS_ISA ISA_AVX2
 #define OPS_TABLE OPS_AVX2

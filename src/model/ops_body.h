@@ -7,6 +7,7 @@
  *   OPS_TILE               queries that share one pass over a block of keys or values
  *   OPS_SCORE_VECTORS      vectors of positions per query in that pass, OPS_VALUE_VECTORS the same in dimensions
  *   OPS_VEC_FROM_F16(p)    optional: OPS_LANES halves at `p`, expanded exactly
+ *   OPS_VEC_FROM_BYTES(p)  optional: OPS_LANES int8 at `p` as floats
  *
  * The width changes no bit: lanes are independent elements everywhere except in two sums, and those are defined over 16
  * lanes and a fixed tree (docs/format/numerics-ops.md) and computed with 16 / OPS_LANES vectors. Attention:
@@ -136,10 +137,13 @@ OPS_INLINE void ops_vec_to_f16(uint16_t *p, Vec x)
     *(VecHalfAt *)p = (VecHalfAt)__builtin_convertvector(h, VecHalf);
 }
 
+#ifndef OPS_VEC_FROM_BYTES
 OPS_INLINE Vec ops_vec_from_bytes(const int8_t *p)
 {
     return __builtin_convertvector(__builtin_convertvector((VecByte) * (const VecByteAt *)p, VecInt), Vec);
 }
+#define OPS_VEC_FROM_BYTES(p) ops_vec_from_bytes(p)
+#endif
 
 /* ---- elementwise --------------------------------------------------------------------------------------------- */
 

@@ -113,7 +113,7 @@ static void ops_cache_expand_k8(const uint8_t *in, const float *scale, float *ou
         const float *s = scale + (size_t)(d / OPS_SCALE_DIMS) * OPS_POSITIONS;
         for (uint32_t p = 0; p < OPS_POSITIONS; p += OPS_LANES) {
             size_t at = (size_t)d * OPS_POSITIONS + p;
-            ops_vec_store(out + at, ops_vec_load(s + p) * ops_vec_from_bytes(q + at));
+            ops_vec_store(out + at, ops_vec_load(s + p) * OPS_VEC_FROM_BYTES(q + at));
         }
     }
 }
@@ -127,7 +127,7 @@ static void ops_cache_expand_v8(const uint8_t *in, const float *scale, float *ou
         Vec s = ops_vec_all(scale[i / OPS_SCALE_DIMS]);
         OPS_UNROLL
         for (size_t j = 0; j < OPS_SCALE_DIMS; j += OPS_LANES)
-            ops_vec_store(out + i + j, s * ops_vec_from_bytes(q + i + j));
+            ops_vec_store(out + i + j, s * OPS_VEC_FROM_BYTES(q + i + j));
     }
 }
 
