@@ -24,6 +24,7 @@ const Kernels *kernels_for(Isa isa)
     case ISA_SCALAR: return &kernels_scalar;
 #if defined(__x86_64__)
     case ISA_AVX2: return &kernels_avx2;
+    case ISA_AVX512: return &kernels_avx512;
 #endif
     default: return NULL;
     }

@@ -42,11 +42,18 @@ UNPACK_INLINE uint32_t panel_head_bytes(BlockType type)
     return HALVES_BYTES * (unpack_has_min(type) ? 2u : 1u) + PAIR_BYTES * pairs;
 }
 
-/* Bytes that 16 rows of one block take: 16 GGUF blocks, and 4 bytes a row more where packed scales become bytes. */
+/* Bytes that 16 rows of one block take: 16 GGUF blocks, and 4 bytes a row more where packed scales become bytes.
+ * Spelled out, because kernels need a constant. */
 UNPACK_INLINE uint32_t panel_block_bytes(BlockType type)
 {
-    bool widened = type == BLOCK_Q3_K || type == BLOCK_Q4_K || type == BLOCK_Q5_K;
-    return (block_traits((uint32_t)type)->bytes + (widened ? 4u : 0u)) * PANEL_ROWS;
+    switch (type) {
+    case BLOCK_F32: return 64;
+    case BLOCK_F16:
+    case BLOCK_BF16: return 32;
+    default: break;
+    }
+    uint32_t subs = unpack_scale_count(type) ? 8 : 1;
+    return panel_head_bytes(type) + subs * panel_lines_count(panel_lines(type)) * LINE_BYTES;
 }
 
 #endif
