@@ -9,14 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "host/file_writer.h"
+#include "host/encode_loop.h"
 #include "host/pool.h"
 #include "host/stop.h"
-#include "knot/encode.h"
 #include "knot/gguf_model.h"
 #include "knot/gguf_vocab.h"
 
-enum { ARENA_BYTES = 56 << 20, WORKERS_MAX = 4 };
+enum { ARENA_BYTES = 56 << 20 };
 
 /* --- input files --- */
 
@@ -105,45 +104,14 @@ static void encode_file_close(EncodeFiles *files)
     free(files->ports);
 }
 
-/* --- the loop --- */
+/* --- the whole --- */
 
-static Error encode_file_grant(const EncodeWish *wish, const Gguf *gguf, FileWriter *w, Why *why)
+static Error encode_file_source(void *context, uint32_t source, uint64_t offset, uint8_t *out, size_t bytes, Why *why)
 {
-    switch (wish->kind) {
-    case ENCODE_READ: {
-        const GgufTensor *t = &gguf->tensors[wish->source];
-        const CursorPort *port = &gguf->files[t->file];
-        return port->read(port->file, t->offset + wish->offset, wish->buffer, wish->bytes, why);
-    }
-    case ENCODE_WRITE: return file_writer_append(w, wish->buffer, wish->bytes, why);
-    case ENCODE_PATCH: return file_writer_patch(w, wish->offset, wish->buffer, wish->bytes, why);
-    default: return OK;
-    }
-}
-
-static Error encode_file_loop(Encoder *e, const Gguf *gguf, FileWriter *w, const Tell *tell, Why *why)
-{
-    EncodeWish wish = {ENCODE_DONE, 0, 0, 0, NULL};
-    do {
-        if (stop_asked()) return error_why(why, ERR_CANCELLED, "%s was not written", w->path);
-        TRY(encode_step(e, &wish, why));
-        TRY(encode_file_grant(&wish, gguf, w, why));
-        tell_step(tell, "encode", encode_bytes_so_far(e), encode_file_bytes(e));
-    } while (wish.kind != ENCODE_DONE);
-    return OK;
-}
-
-static Error encode_file_write(const Gguf *gguf, const EncodeInput *input, const char *path, const Parallel *parallel,
-                               Arena *arena, const Tell *tell, Why *why)
-{
-    Encoder *encoder = NULL;
-    FileWriter w;
-    TRY(encode_start(input, parallel, arena, &encoder, why));
-    TRY(file_writer_open(&w, path, encode_file_bytes(encoder), why));
-    Error e = encode_file_loop(encoder, gguf, &w, tell, why);
-    if (e == OK) return file_writer_commit(&w, why);
-    file_writer_abandon(&w);
-    return e;
+    const Gguf *gguf = context;
+    const GgufTensor *t = &gguf->tensors[source];
+    const CursorPort *port = &gguf->files[t->file];
+    return port->read(port->file, t->offset + offset, out, bytes, why);
 }
 
 static Error encode_file_files(const EncodeFiles *files, const char *path, unsigned version, const Parallel *parallel,
@@ -162,13 +130,8 @@ static Error encode_file_files(const EncodeFiles *files, const char *path, unsig
     input.model = &model;
     input.vocab = vocab;
     input.version = version;
-    return encode_file_write(&gguf, &input, path, parallel, arena, tell, why);
-}
-
-static uint32_t encode_file_workers(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > WORKERS_MAX ? WORKERS_MAX : (uint32_t)n;
+    EncodeReader reader = {encode_file_source, &gguf};
+    return encode_loop_run(&input, &reader, path, parallel, arena, tell, why);
 }
 
 Error encode_file(const char *gguf_path, const char *knot_path, unsigned version, const Tell *tell, Why *why)
@@ -178,7 +141,7 @@ Error encode_file(const char *gguf_path, const char *knot_path, unsigned version
     Pool *pool = NULL;
     void *memory = malloc(ARENA_BYTES); /* touched as far as it is used */
     Error e = memory ? encode_file_open(gguf_path, &files, why) : error_why(why, ERR_MEMORY, "the encoder's tables");
-    if (e == OK) e = pool_start(encode_file_workers(), &pool, why);
+    if (e == OK) e = pool_start(encode_loop_workers(), &pool, why);
     if (e == OK) {
         Arena arena = arena_make(memory, ARENA_BYTES);
         Parallel parallel = pool_parallel(pool);
