@@ -31,7 +31,7 @@ enum { LIST_TYPES_SHOWN = 4, LIST_MIX_BYTES = 96, LIST_MODELS_MAX = 4096 };
 
 typedef struct ListModel {
     char name[PLACES_NAME_BYTES];
-    char path[PLACES_PATH_BYTES];
+    char path[PLACES_PATH_BYTES + 264];
     char mix[LIST_MIX_BYTES];
     char fault[WHY_MAX]; /* "" for a sound header */
     uint64_t bytes;

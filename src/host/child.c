@@ -18,7 +18,7 @@ static void child_run(const ChildSetup *setup, pid_t parent)
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1); /* it died in between */
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         (void)signal(signals[i], SIG_DFL);
     int input = open("/dev/null", O_RDONLY);

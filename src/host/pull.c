@@ -376,8 +376,7 @@ static Error pull_run(Pull *p, char *knot_path, size_t path_bytes)
     LocateKind kind;
     TRY(locate_kind(p->model, &kind, p->name, sizeof p->name, p->why));
     if (kind == LOCATE_PATH)
-        return error_why(p->why, ERR_USAGE,
-                         "%s is a file here already: give it to run, encode or info.", p->model);
+        return model_locate(p->model, false, p->tell, knot_path, path_bytes, p->why);
     if (kind == LOCATE_CACHED)
         return error_why(p->why, ERR_NOT_FOUND,
                          "there is no model %s in the zoo. See: cobord list.", p->model);
@@ -386,7 +385,7 @@ static Error pull_run(Pull *p, char *knot_path, size_t path_bytes)
     TRY(pull_lock(p));
     Error error = pull_locked(p);
     pull_unlock(p, error == OK);
-    if (error == OK && knot_path) (void)snprintf(knot_path, path_bytes, "%s", p->knot);
+    if (error == OK) (void)snprintf(knot_path, path_bytes, "%s", p->knot);
     return error;
 }
 

@@ -28,19 +28,11 @@ void stop_install(void)
         (void)sigaction(numbers[i], &action, NULL);
     }
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
 }
 
-bool stop_asked(void)
-{
-    return atomic_load_explicit(&stop_number, memory_order_relaxed) != 0;
-}
+bool stop_asked(void) { return atomic_load_explicit(&stop_number, memory_order_relaxed) != 0; }
 
-int stop_signal(void)
-{
-    return atomic_load(&stop_number);
-}
+int stop_signal(void) { return atomic_load(&stop_number); }
 
-void stop_clear(void)
-{
-    atomic_store(&stop_number, 0);
-}
+void stop_clear(void) { atomic_store(&stop_number, 0); }
