@@ -71,7 +71,8 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
     [OPTION_STOP] = {"stop", 0, OPTION_TEXT, "TEXT",
                      "end the answer before TEXT; may be given up to 8 times", NULL, 0, 0, NULL, F},
     [OPTION_SYSTEM] = {"system", 0, OPTION_TEXT, "TEXT",
-                       "the system message before the conversation", NULL, 0, 0, NULL, 0},
+                       "the system message before the conversation", NULL, 0, 0, NULL,
+                       OPTION_EMPTY},
     [OPTION_ESCAPES] =
         {"escapes", 'e', OPTION_SWITCH, NULL,
          "read \\n \\t \\\\ in the prompt as line break, tab, backslash; without it they "
@@ -248,7 +249,7 @@ static bool options_parse(const OptionSpec *spec, const char *text, OptionValue 
                out->number <= spec->high;
     case OPTION_CHOICE: return options_parse_choice(text, spec->choices, &out->count);
     case OPTION_LIST: return options_parse_list(text, (uint64_t)spec->high, NULL, 0) > 0;
-    case OPTION_TEXT: return text[0] != 0 || spec->flags & OPTION_FLAG_ONLY;
+    case OPTION_TEXT: return text[0] != 0 || spec->flags & OPTION_EMPTY;
     }
     return false;
 }

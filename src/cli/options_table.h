@@ -18,7 +18,8 @@ typedef enum OptionKind {
 
 enum {
     OPTION_FLAG_ONLY = 1, /* belongs to one call: neither variable nor config file */
-    OPTION_NO_FLAG = 2    /* a secret: argument lists are public */
+    OPTION_NO_FLAG = 2,   /* a secret: argument lists are public */
+    OPTION_EMPTY = 4      /* a text that may be empty */
 };
 
 typedef struct OptionSpec {
