@@ -38,5 +38,6 @@ target_link_options(rooms PRIVATE --no-gc-sections --export-all)
 file(GLOB worker_sources CONFIGURE_DEPENDS workers/*.c)
 if(worker_sources)
     cobord_add_module(cobord ${worker_sources})
-    target_link_options(cobord PRIVATE --strip-debug)
+    # 124 MiB: what is left of a worker's 128 MB (122 MiB) is JavaScript's, and budgets below it are the plan's to keep.
+    target_link_options(cobord PRIVATE --strip-debug --max-memory=130023424)
 endif()
