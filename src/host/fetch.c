@@ -116,11 +116,19 @@ static Error fetch_open(Fetch *f)
     return OK;
 }
 
+static Error fetch_check_length(const Fetch *f)
+{
+    if (!f->expected || !f->total || f->total == f->expected) return OK;
+    return error_why(f->why, ERR_TRUNCATED, "%s: the server has %llu bytes, expected are %llu",
+                     f->url, (unsigned long long)f->total, (unsigned long long)f->expected);
+}
+
 /* As soon as four bytes are there: is this a model at all? */
 static Error fetch_check_head(Fetch *f)
 {
     if (f->at < 4) return OK;
-    if (memcmp(f->head, "GGUF", 4) == 0 || memcmp(f->head, "KNOT", 4) == 0) return OK;
+    if (memcmp(f->head, "GGUF", 4) == 0 || memcmp(f->head, "KNOT", 4) == 0)
+        return fetch_check_length(f);
     size_t bytes = f->at < FETCH_HEAD_BYTES ? (size_t)f->at : FETCH_HEAD_BYTES;
     const char *kind = foreign_kind(f->head, bytes);
     if (!kind)
@@ -195,9 +203,8 @@ static Error fetch_accept(Fetch *f)
     if (!f->accepted) return OK;
     if (f->status == 200) TRY(fetch_cut(f, 0));
     f->total = length < 0 ? 0 : f->at + (uint64_t)length;
-    if (f->expected && f->total && f->total != f->expected)
-        return error_why(f->why, ERR_TRUNCATED, "%s: the server has %llu bytes, expected are %llu",
-                         f->url, (unsigned long long)f->total, (unsigned long long)f->expected);
+    if (f->at >= 4)
+        TRY(fetch_check_length(f)); /* else after the first bytes: a page has a wrong length too */
     if (f->at == 0 || strcmp(f->validator, f->answered) != 0) {
         if (!f->named) memcpy(f->validator, f->answered, sizeof f->validator);
         fetch_tag_write(f->path, f->identity, f->validator);
@@ -298,6 +305,13 @@ static FetchTurn fetch_judge(Fetch *f, CURLcode code, Error *error)
     }
     if (code == CURLE_OK && f->accepted && (f->total == 0 || f->at == f->total)) return FETCH_DONE;
     if (f->status && !f->accepted) return fetch_judge_status(f, error);
+    long redirects = 0;
+    (void)curl_easy_getinfo(f->curl, CURLINFO_REDIRECT_COUNT, &redirects);
+    if (code == CURLE_UNSUPPORTED_PROTOCOL && redirects) {
+        *error = error_why(f->why, ERR_IO, "%s: the server redirects to what is not http or https",
+                           f->url);
+        return FETCH_FAILED;
+    }
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL) {
         *error = error_why(f->why, ERR_USAGE, "%s is not an address of the web", f->url);
         return FETCH_FAILED;

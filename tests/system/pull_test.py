@@ -141,6 +141,7 @@ class PullTest(unittest.TestCase):
         self.cache = tempfile.mkdtemp(dir=self.base)
         self.models = os.path.join(self.cache, "models")
         self.hub = Hub(self.body)
+        self.addCleanup(self.hub.server_close)
         self.addCleanup(self.hub.shutdown)
 
     def environment(self, cache=None, hub=None, **more):
@@ -391,7 +392,7 @@ class PullTest(unittest.TestCase):
     def test_redirect_to_a_local_file_is_not_followed(self):
         self.hub.redirect = "file:///etc/hostname"
         p = self.run_pull("hf:" + HUB_FILE)
-        self.assert_error(p, 1)
+        self.assert_error(p, 1, "redirects")
         self.assert_not_there()
 
     def test_knot_by_address(self):
@@ -409,7 +410,8 @@ class PullTest(unittest.TestCase):
     def test_two_at_once(self):
         self.hub.slow_after = len(self.body) - 40 * 1024
         env = self.environment(**self.no_packages())
-        both = [subprocess.Popen([COBORD, "pull", MODEL], env=env, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        both = [subprocess.Popen([COBORD, "pull", MODEL], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                 text=True) for _ in range(2)]
         errors = [p.communicate(timeout=120)[1] for p in both]
         self.assertEqual([p.returncode for p in both], [0, 0], errors)
         self.assertEqual(len(self.hub.requests), 1)
