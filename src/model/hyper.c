@@ -49,6 +49,13 @@ static Error hyper_family(const KnotModel *m, const HyperFamily **out, Why *why)
                      (int)length, m->architecture);
 }
 
+static const char *hyper_family_name(Arch arch)
+{
+    for (uint32_t i = 0; i < HYPER_FAMILY_COUNT; i++)
+        if (HYPER_FAMILIES[i].arch == arch) return HYPER_FAMILIES[i].name;
+    return "?";
+}
+
 static Error hyper_scaling(const KnotModel *m, RopeScaling *out, Why *why)
 {
     static const struct {
@@ -210,8 +217,8 @@ static Error hyper_tensors(const Knot *knot, Hyper *h, Why *why)
                          h->rope_dim / 2);
     for (uint32_t i = 0; i < knot->tensor_count; i++)
         if (!hyper_knows_tensor(h, knot->tensors[i].name))
-            return error_why(why, ERR_UNSUPPORTED, "tensor %s is not part of architecture %.31s as supported here",
-                             knot->tensors[i].name, knot->model.architecture);
+            return error_why(why, ERR_UNSUPPORTED, "tensor %s is not part of architecture %s as supported here",
+                             knot->tensors[i].name, hyper_family_name(h->arch));
     return OK;
 }
 
