@@ -25,6 +25,8 @@ const Kernels *kernels_for(Isa isa)
 #if defined(__x86_64__)
     case ISA_AVX2: return &kernels_avx2;
     case ISA_AVX512: return &kernels_avx512;
+#elif defined(__wasm_simd128__)
+    case ISA_SIMD128: return &kernels_simd128;
 #endif
     default: return NULL;
     }
