@@ -42,8 +42,9 @@ void knot_file_drop(const KnotFile *file, uint64_t offset, uint64_t bytes);
 /* The tokenizer section, used in place. Errors  ERR_NOT_FOUND for a file without one (version 1), those of vocab_parse. */
 MUST_CHECK Error knot_file_vocab(const KnotFile *file, Vocab *out, Why *why);
 
-/* Checks every hash of a version 2 file (identity, blocks, embedding rows when `rows`), padding included; drops behind itself.
- * `tell` gets stage "verify". Version 1 has no hashes: OK. Errors  ERR_CHECKSUM (tensor, offset), ERR_CANCELLED. */
+/* Checks every hash of a version 2 file: identity and blocks; with `rows` also embedding rows, and that padding is NUL. Drops
+ * behind itself. Version 1 has no hashes: with `rows` every scale must be finite. `tell` gets stage "verify".
+ * Errors  ERR_CHECKSUM (tensor, offset), ERR_FORMAT, ERR_NOT_FINITE, ERR_CANCELLED. */
 MUST_CHECK Error knot_file_verify(const KnotFile *file, bool rows, const Tell *tell, Why *why);
 
 /* The same, but at most once per (inode, size, modification time): remembered in PATH.checked beside the file or, when its
