@@ -58,19 +58,26 @@ float elementary_exp(float x)
 }
 
 /* 2^n for -1022 <= n <= 1023. */
-static double elementary_power_of_two(int32_t n)
-{
-    return elementary_double((uint64_t)(n + 1023) << 52);
-}
+static double elementary_power_of_two(int32_t n) { return elementary_double((uint64_t)(n + 1023) << 52); }
 
 double elementary_exp64(double x)
 {
     /* 1/k!, k = 13 .. 0 */
     static const double term[14] = {
-        0x1.6124613a86d09p-33, 0x1.1eed8eff8d898p-29, 0x1.ae64567f544e4p-26, 0x1.27e4fb7789f5cp-22,
-        0x1.71de3a556c734p-19, 0x1.a01a01a01a01ap-16, 0x1.a01a01a01a01ap-13, 0x1.6c16c16c16c17p-10,
-        0x1.1111111111111p-7,  0x1.5555555555555p-5,  0x1.5555555555555p-3,  0.5,
-        1.0,                   1.0,
+        0x1.6124613a86d09p-33,
+        0x1.1eed8eff8d898p-29,
+        0x1.ae64567f544e4p-26,
+        0x1.27e4fb7789f5cp-22,
+        0x1.71de3a556c734p-19,
+        0x1.a01a01a01a01ap-16,
+        0x1.a01a01a01a01ap-13,
+        0x1.6c16c16c16c17p-10,
+        0x1.1111111111111p-7,
+        0x1.5555555555555p-5,
+        0x1.5555555555555p-3,
+        0.5,
+        1.0,
+        1.0,
     };
     if (x != x) return x;
     if (x < -745.2) return 0.0;
@@ -115,13 +122,19 @@ double elementary_pow64(double base, double exponent)
 static void elementary_sincos_reduced(double r, double *sine, double *cosine)
 {
     static const double s[9] = {
-        0x1.952c77030ad4ap-49,  -0x1.ae7f3e733b81fp-41, 0x1.6124613a86d09p-33,  -0x1.ae64567f544e4p-26,
-        0x1.71de3a556c734p-19,  -0x1.a01a01a01a01ap-13, 0x1.1111111111111p-7,   -0x1.5555555555555p-3,
-        1.0,
+        0x1.952c77030ad4ap-49,  -0x1.ae7f3e733b81fp-41, 0x1.6124613a86d09p-33,
+        -0x1.ae64567f544e4p-26, 0x1.71de3a556c734p-19,  -0x1.a01a01a01a01ap-13,
+        0x1.1111111111111p-7,   -0x1.5555555555555p-3,  1.0,
     };
     static const double c[9] = {
-        0x1.ae7f3e733b81fp-45, -0x1.93974a8c07c9dp-37, 0x1.1eed8eff8d898p-29, -0x1.27e4fb7789f5cp-22,
-        0x1.a01a01a01a01ap-16, -0x1.6c16c16c16c17p-10, 0x1.5555555555555p-5,  -0.5,
+        0x1.ae7f3e733b81fp-45,
+        -0x1.93974a8c07c9dp-37,
+        0x1.1eed8eff8d898p-29,
+        -0x1.27e4fb7789f5cp-22,
+        0x1.a01a01a01a01ap-16,
+        -0x1.6c16c16c16c17p-10,
+        0x1.5555555555555p-5,
+        -0.5,
         1.0,
     };
     double z = r * r, a = s[0], b = c[0];
@@ -151,10 +164,7 @@ void elementary_sincos64(double x, double *sine, double *cosine)
     }
 }
 
-float elementary_log(float x)
-{
-    return (float)elementary_log64((double)x);
-}
+float elementary_log(float x) { return (float)elementary_log64((double)x); }
 
 float elementary_tanh(float x)
 {

@@ -6,12 +6,12 @@
 
 #include <stdint.h>
 
-float elementary_exp(float x);   /* below -87.3 gives 0, above 88.7 infinity; error at most 2 ulp */
+float elementary_exp(float x); /* below -87.3 gives 0, above 88.7 infinity; error at most 2 ulp */
 float elementary_log(float x);
 float elementary_tanh(float x);
 double elementary_exp64(double x);
 double elementary_log64(double x);
-double elementary_pow64(double base, double exponent); /* base > 0 */
+double elementary_pow64(double base, double exponent);            /* base > 0 */
 void elementary_sincos64(double x, double *sine, double *cosine); /* |x| below 2^31 */
 
 #endif

@@ -11,7 +11,6 @@
 
 #include <string.h>
 
-
 typedef struct HyperFamily {
     const char *name;
     Arch arch;
@@ -45,8 +44,9 @@ static Error hyper_family(const KnotModel *m, const HyperFamily **out, Why *why)
             return OK;
         }
     }
-    return error_why(why, ERR_UNSUPPORTED, "architecture \"%.*s\" is not supported (llama, qwen2, qwen3, gemma3 are)",
-                     (int)length, m->architecture);
+    return error_why(why, ERR_UNSUPPORTED,
+                     "architecture \"%.*s\" is not supported (llama, qwen2, qwen3, gemma3 are)", (int)length,
+                     m->architecture);
 }
 
 static const char *hyper_family_name(Arch arch)
@@ -61,8 +61,11 @@ static Error hyper_scaling(const KnotModel *m, RopeScaling *out, Why *why)
     static const struct {
         const char *name;
         RopeScaling scaling;
-    } names[] = {{"", ROPE_SCALE_NONE},         {"none", ROPE_SCALE_NONE}, {"linear", ROPE_SCALE_LINEAR},
-                 {"llama3", ROPE_SCALE_LLAMA3}, {"yarn", ROPE_SCALE_YARN}};
+    } names[] = {{"", ROPE_SCALE_NONE},
+                 {"none", ROPE_SCALE_NONE},
+                 {"linear", ROPE_SCALE_LINEAR},
+                 {"llama3", ROPE_SCALE_LLAMA3},
+                 {"yarn", ROPE_SCALE_YARN}};
     size_t length = hyper_length(m->rope_scaling, sizeof m->rope_scaling);
     for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strlen(names[i].name) == length && memcmp(names[i].name, m->rope_scaling, length) == 0) {
@@ -70,8 +73,9 @@ static Error hyper_scaling(const KnotModel *m, RopeScaling *out, Why *why)
             return OK;
         }
     }
-    return error_why(why, ERR_UNSUPPORTED, "rope scaling \"%.*s\" is not supported (none, linear, llama3, yarn are)",
-                     (int)length, m->rope_scaling);
+    return error_why(why, ERR_UNSUPPORTED,
+                     "rope scaling \"%.*s\" is not supported (none, linear, llama3, yarn are)", (int)length,
+                     m->rope_scaling);
 }
 
 static Error hyper_count(const char *name, uint32_t value, uint32_t max, Why *why)
@@ -117,7 +121,8 @@ static Error hyper_rope(const KnotModel *m, Hyper *h, Why *why)
 {
     h->rope_dim = m->rope_dim ? m->rope_dim : h->head_dim;
     if (h->rope_dim > h->head_dim || h->rope_dim % 2)
-        return error_why(why, ERR_RANGE, "%u rotated dimensions do not fit a head of %u", h->rope_dim, h->head_dim);
+        return error_why(why, ERR_RANGE, "%u rotated dimensions do not fit a head of %u", h->rope_dim,
+                         h->head_dim);
     h->rope_base = m->rope_base != 0 ? m->rope_base : 10000.0f;
     h->rope_base_local = m->rope_base_local != 0 ? m->rope_base_local : 10000.0f;
     TRY(hyper_number("the rope base", h->rope_base, 1.0f, 1e12f, why));
@@ -171,10 +176,23 @@ static bool hyper_knows_tensor(const Hyper *h, const char *name)
 {
     static const char *const always[] = {"token_embd_weight", "output_norm_weight", "output_weight",
                                          "rope_freqs_weight", NULL};
-    static const char *const layer_always[] = {
-        "attn_norm_weight", "attn_q_weight", "attn_k_weight", "attn_v_weight", "attn_output_weight", "ffn_norm_weight",
-        "ffn_gate_weight", "ffn_up_weight", "ffn_down_weight", "attn_q_bias", "attn_k_bias", "attn_v_bias",
-        "attn_output_bias", "ffn_gate_bias", "ffn_up_bias", "ffn_down_bias", NULL};
+    static const char *const layer_always[] = {"attn_norm_weight",
+                                               "attn_q_weight",
+                                               "attn_k_weight",
+                                               "attn_v_weight",
+                                               "attn_output_weight",
+                                               "ffn_norm_weight",
+                                               "ffn_gate_weight",
+                                               "ffn_up_weight",
+                                               "ffn_down_weight",
+                                               "attn_q_bias",
+                                               "attn_k_bias",
+                                               "attn_v_bias",
+                                               "attn_output_bias",
+                                               "ffn_gate_bias",
+                                               "ffn_up_bias",
+                                               "ffn_down_bias",
+                                               NULL};
     static const char *const layer_qk[] = {"attn_q_norm_weight", "attn_k_norm_weight", NULL};
     static const char *const layer_post[] = {"post_attention_norm_weight", "post_ffw_norm_weight", NULL};
     if (hyper_name_in(name, always)) return true;
@@ -191,14 +209,14 @@ static Error hyper_tensors(const Knot *knot, Hyper *h, Why *why)
     const KnotTensor *embedding = knot_find(knot, "token_embd_weight");
     if (!embedding) return error_why(why, ERR_MISSING_TENSOR, "token_embd_weight is missing");
     if (embedding->cols != h->hidden)
-        return error_why(why, ERR_SHAPE, "token_embd_weight has %u columns, the hidden size is %u", embedding->cols,
-                         h->hidden);
+        return error_why(why, ERR_SHAPE, "token_embd_weight has %u columns, the hidden size is %u",
+                         embedding->cols, h->hidden);
     TRY(hyper_count("the number of rows of token_embd_weight", embedding->rows, HYPER_VOCABULARY_MAX, why));
     h->vocabulary_rows = embedding->rows;
     h->vocabulary = knot->model.vocabulary ? knot->model.vocabulary : embedding->rows;
     if (h->vocabulary > h->vocabulary_rows)
-        return error_why(why, ERR_SHAPE, "the tokenizer has %u tokens, token_embd_weight only %u rows", h->vocabulary,
-                         h->vocabulary_rows);
+        return error_why(why, ERR_SHAPE, "the tokenizer has %u tokens, token_embd_weight only %u rows",
+                         h->vocabulary, h->vocabulary_rows);
     const KnotTensor *norm = knot_find(knot, "output_norm_weight");
     if (!norm) return error_why(why, ERR_MISSING_TENSOR, "output_norm_weight is missing");
     if (norm->rows != 1 || norm->cols != h->hidden)
@@ -213,8 +231,8 @@ static Error hyper_tensors(const Knot *knot, Hyper *h, Why *why)
     if (h->rope_scaling == ROPE_SCALE_LLAMA3 && !factors)
         return error_why(why, ERR_MISSING_TENSOR, "rope_freqs_weight is missing, llama3 scaling needs it");
     if (factors && (factors->rows != 1 || factors->cols != h->rope_dim / 2))
-        return error_why(why, ERR_SHAPE, "rope_freqs_weight is %u x %u, not 1 x %u", factors->rows, factors->cols,
-                         h->rope_dim / 2);
+        return error_why(why, ERR_SHAPE, "rope_freqs_weight is %u x %u, not 1 x %u", factors->rows,
+                         factors->cols, h->rope_dim / 2);
     for (uint32_t i = 0; i < knot->tensor_count; i++)
         if (!hyper_knows_tensor(h, knot->tensors[i].name))
             return error_why(why, ERR_UNSUPPORTED, "tensor %s is not part of architecture %s as supported here",

@@ -14,8 +14,14 @@ typedef enum RopeKind { ROPE_PAIRS, ROPE_HALVES } RopeKind; /* llama: (2i, 2i+1)
 typedef enum RopeScaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_LLAMA3, ROPE_SCALE_YARN } RopeScaling;
 typedef enum Gate { GATE_SILU, GATE_GELU_TANH } Gate;
 
-enum { HYPER_LAYERS_MAX = 512, HYPER_HIDDEN_MAX = 65536, HYPER_FFN_MAX = 262144, HYPER_HEADS_MAX = 1024,
-       HYPER_HEAD_DIM_MAX = 512, HYPER_VOCABULARY_MAX = 1 << 22 };
+enum {
+    HYPER_LAYERS_MAX = 512,
+    HYPER_HIDDEN_MAX = 65536,
+    HYPER_FFN_MAX = 262144,
+    HYPER_HEADS_MAX = 1024,
+    HYPER_HEAD_DIM_MAX = 512,
+    HYPER_VOCABULARY_MAX = 1 << 22
+};
 
 typedef struct Hyper {
     Arch arch;
@@ -33,11 +39,11 @@ typedef struct Hyper {
     uint32_t window;         /* sliding window of local layers, 0: none */
     uint32_t window_pattern; /* layer l is global when (l + 1) % pattern == 0; 0: all global */
     Gate gate;
-    float embedding_scale;   /* 1, or sqrt(hidden) for gemma3 */
-    float attention_scale;   /* 1 / sqrt(head_dim) */
-    bool qk_norm;            /* attn_q_norm, attn_k_norm on every layer */
-    bool post_norms;         /* post_attention_norm, post_ffw_norm */
-    bool tied_head;          /* no output_weight in the file */
+    float embedding_scale; /* 1, or sqrt(hidden) for gemma3 */
+    float attention_scale; /* 1 / sqrt(head_dim) */
+    bool qk_norm;          /* attn_q_norm, attn_k_norm on every layer */
+    bool post_norms;       /* post_attention_norm, post_ffw_norm */
+    bool tied_head;        /* no output_weight in the file */
 } Hyper;
 
 /* Errors  ERR_UNSUPPORTED (architecture, rope scaling; named before any tensor is looked up), ERR_RANGE,

@@ -70,7 +70,7 @@ void logsum_add(LogSum *s, const float *x, uint32_t n, float scale)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
-        if (bits == 0xff800000u) continue;                              /* -infinity: forbidden */
+        if (bits == 0xff800000u) continue; /* -infinity: forbidden */
         if ((bits & 0x7f800000u) == 0x7f800000u) {
             s->broken = 1;
             continue;
@@ -84,7 +84,8 @@ void logsum_merge(LogSum *s, const LogSum *other)
     s->broken |= other->broken;
     if (other->top == INT32_MIN) return;
     if (other->top > s->top) logsum_raise(s, other->top);
-    for (int32_t i = 0; i < LOGSUM_LIMBS; i++) logsum_put(s, other->top - (LOGSUM_LIMBS - 1) + i, other->limb[i]);
+    for (int32_t i = 0; i < LOGSUM_LIMBS; i++)
+        logsum_put(s, other->top - (LOGSUM_LIMBS - 1) + i, other->limb[i]);
 }
 
 double logsum_log(const LogSum *s)

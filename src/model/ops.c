@@ -56,7 +56,8 @@ static double ops_yarn_pair(const Hyper *h, double base, double turns)
 /* Fast pairs keep their frequency, slow ones are stretched by the factor, those between are mixed on a ramp. */
 static void ops_yarn_stretch(const Hyper *h, double base, double *frequency, uint32_t half)
 {
-    double low = ops_yarn_pair(h, base, 32.0), high = ops_yarn_pair(h, base, 1.0), last = (double)h->rope_dim - 1;
+    double low = ops_yarn_pair(h, base, 32.0), high = ops_yarn_pair(h, base, 1.0),
+           last = (double)h->rope_dim - 1;
     low = low > 0 && low < last ? (double)(uint32_t)low : low > 0 ? last : 0;
     high = high > 0 && high < last ? last - (double)(uint32_t)(last - high) : high > 0 ? last : 0;
     double span = high - low > 0.001 ? high - low : 0.001;
@@ -84,8 +85,8 @@ void ops_rope_frequencies(const Hyper *h, bool local, const float *factors, doub
     }
 }
 
-void ops_rope_position(const double *frequencies, uint32_t half_dim, float magnitude, uint32_t position, float *cosine,
-                       float *sine)
+void ops_rope_position(const double *frequencies, uint32_t half_dim, float magnitude, uint32_t position,
+                       float *cosine, float *sine)
 {
     for (uint32_t i = 0; i < half_dim; i++) {
         double s, c;

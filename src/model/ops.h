@@ -26,7 +26,7 @@ enum { CACHE_BLOCK_POSITIONS = 64 };
 size_t ops_cache_block_bytes(CacheType type, uint32_t kv_heads, uint32_t head_dim);
 
 typedef struct AttentionJob {
-    const float *q;      /* [head_dim] of each query head of the group, group_heads x head_dim, contiguous */
+    const float *q;       /* [head_dim] of each query head of the group, group_heads x head_dim, contiguous */
     uint32_t group_heads; /* query heads that share the kv head */
     uint32_t kv_head, kv_heads, head_dim;
     const uint8_t *const *blocks; /* blocks[i] holds positions 64 i .. 64 i + 63 of this layer */
@@ -34,8 +34,8 @@ typedef struct AttentionJob {
     uint32_t position;            /* the query's own position, visible */
     float scale;
     CacheType cache;
-    float *out;          /* group_heads x head_dim */
-    float *scratch;      /* ops_attention_scratch_floats() */
+    float *out;     /* group_heads x head_dim */
+    float *scratch; /* ops_attention_scratch_floats() */
 } AttentionJob;
 
 size_t ops_attention_scratch_floats(uint32_t group_heads, uint32_t head_dim);
@@ -82,7 +82,7 @@ const Ops *ops_for(Isa isa);
  * Computed in f64 with our own functions, rounded to f32. `factors` are rope_freqs_weight (llama3) or NULL. */
 void ops_rope_frequencies(const Hyper *h, bool local, const float *factors, double *out /* [rope_dim / 2] */,
                           float *magnitude /* yarn's, 1 else */);
-void ops_rope_position(const double *frequencies, uint32_t half_dim, float magnitude, uint32_t position, float *cosine,
-                       float *sine);
+void ops_rope_position(const double *frequencies, uint32_t half_dim, float magnitude, uint32_t position,
+                       float *cosine, float *sine);
 
 #endif

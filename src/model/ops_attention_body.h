@@ -14,7 +14,6 @@
 #define COBORD_MODEL_OPS_ATTENTION_BODY_H
 #ifdef OPS_LANES /* nothing without the machine */
 
-
 enum { OPS_FLOATS, OPS_HALVES, OPS_SOURCES }; /* how a tile's keys or values are stored */
 
 typedef struct OpsAttention {
@@ -45,8 +44,8 @@ OPS_INLINE Vec ops_source_load(const void *base, size_t index, const int source)
     return ops_vec_load((const float *)base + index);
 }
 
-/* What the memory should fetch while something else is computed: a kernel touches one line of it per line of its own. The
- * hardware would start anew at every block, and the arithmetic leaves it no time to get ahead. */
+/* What the memory should fetch while something else is computed: a kernel touches one line of it per line of its own.
+ * The hardware would start anew at every block, and the arithmetic leaves it no time to get ahead. */
 OPS_INLINE void ops_fetch(const uint8_t *ahead, size_t element, const int source)
 {
     __builtin_prefetch(ahead + (source == OPS_HALVES ? 2 * element : element));
@@ -83,9 +82,9 @@ OPS_INLINE void ops_score_tile(const void *k, const float *q, uint32_t dim, floa
 }
 
 /* out[i][d] += weight[i][p] * v[p][d] for p = first..last in order, for `vectors` vectors of dims from `d`. */
-OPS_INLINE void ops_value_columns(const void *values, const float *weights, uint32_t dim, uint32_t d, OpsSpan span,
-                                  float *const *out, const uint8_t *ahead, const int n, const int source,
-                                  const int vectors)
+OPS_INLINE void ops_value_columns(const void *values, const float *weights, uint32_t dim, uint32_t d,
+                                  OpsSpan span, float *const *out, const uint8_t *ahead, const int n,
+                                  const int source, const int vectors)
 {
     Vec sum[OPS_TILE][OPS_VALUE_VECTORS];
     OPS_UNROLL
@@ -115,8 +114,8 @@ OPS_INLINE void ops_value_columns(const void *values, const float *weights, uint
     }
 }
 
-OPS_INLINE void ops_value_tile(const void *values, const float *weights, uint32_t dim, OpsSpan span, float *const *out,
-                               const uint8_t *ahead, const int n, const int source)
+OPS_INLINE void ops_value_tile(const void *values, const float *weights, uint32_t dim, OpsSpan span,
+                               float *const *out, const uint8_t *ahead, const int n, const int source)
 {
     uint32_t d = 0;
     for (; d + OPS_VALUE_VECTORS * OPS_LANES <= dim; d += OPS_VALUE_VECTORS * OPS_LANES)
@@ -124,21 +123,22 @@ OPS_INLINE void ops_value_tile(const void *values, const float *weights, uint32_
     for (; d < dim; d += OPS_LANES) ops_value_columns(values, weights, dim, d, span, out, ahead, n, source, 1);
 }
 
-typedef void (*OpsScore)(const void *k, const float *q, uint32_t dim, float scale, float *scores, const uint8_t *ahead);
-typedef void (*OpsValue)(const void *values, const float *weights, uint32_t dim, OpsSpan span, float *const *out,
+typedef void (*OpsScore)(const void *k, const float *q, uint32_t dim, float scale, float *scores,
                          const uint8_t *ahead);
+typedef void (*OpsValue)(const void *values, const float *weights, uint32_t dim, OpsSpan span,
+                         float *const *out, const uint8_t *ahead);
 
 /* One function per number of queries and source, so that every inner loop is straight code over registers. */
-#define OPS_INSTANCE(n, source)                                                                                      \
-    static void ops_score_##n##_##source(const void *k, const float *q, uint32_t dim, float scale, float *scores,    \
-                                         const uint8_t *ahead)                                                       \
-    {                                                                                                                \
-        ops_score_tile(k, q, dim, scale, scores, ahead, n, source);                                                  \
-    }                                                                                                                \
-    static void ops_value_##n##_##source(const void *values, const float *weights, uint32_t dim, OpsSpan span,       \
-                                         float *const *out, const uint8_t *ahead)                                    \
-    {                                                                                                                \
-        ops_value_tile(values, weights, dim, span, out, ahead, n, source);                                           \
+#define OPS_INSTANCE(n, source)                                                                                \
+    static void ops_score_##n##_##source(const void *k, const float *q, uint32_t dim, float scale,             \
+                                         float *scores, const uint8_t *ahead)                                  \
+    {                                                                                                          \
+        ops_score_tile(k, q, dim, scale, scores, ahead, n, source);                                            \
+    }                                                                                                          \
+    static void ops_value_##n##_##source(const void *values, const float *weights, uint32_t dim, OpsSpan span, \
+                                         float *const *out, const uint8_t *ahead)                              \
+    {                                                                                                          \
+        ops_value_tile(values, weights, dim, span, out, ahead, n, source);                                     \
     }
 #define OPS_INSTANCES(n) OPS_INSTANCE(n, 0) OPS_INSTANCE(n, 1)
 OPS_INSTANCES(1)
@@ -202,7 +202,8 @@ static void ops_attention_soften(OpsAttention *a, uint32_t query, OpsSpan span)
     for (int j = 0; j < OPS_LANES; j++) position[j] = (float)j;
     for (uint32_t p = 0; p < OPS_POSITIONS; p += OPS_LANES) {
         Vec at = ops_vec_load(position) + ops_vec_all((float)p);
-        VecInt seen = (VecInt)(at >= ops_vec_all((float)span.first)) & (VecInt)(at <= ops_vec_all((float)span.last));
+        VecInt seen =
+            (VecInt)(at >= ops_vec_all((float)span.first)) & (VecInt)(at <= ops_vec_all((float)span.last));
         Vec s = ops_vec_pick(seen, ops_vec_load(w + p), nothing);
         ops_vec_store(w + p, s);
         most = ops_vec_max(s, most);
@@ -229,13 +230,14 @@ static void ops_attention_correct(OpsAttention *a, uint32_t query)
 {
     float c = a->correction[query], *out = ops_attention_out(a, query);
     if (c == 1.0f) return;
-    for (uint32_t d = 0; d < a->dim; d += OPS_LANES) ops_vec_store(out + d, ops_vec_load(out + d) * ops_vec_all(c));
+    for (uint32_t d = 0; d < a->dim; d += OPS_LANES)
+        ops_vec_store(out + d, ops_vec_load(out + d) * ops_vec_all(c));
 }
 
 /* Values into a tile's outputs. What all of its queries see goes together; ragged ends, which only neighbouring rows
  * and windows have, go query by query, still in order of positions. */
-static void ops_attention_values(OpsAttention *a, uint32_t first, uint32_t n, uint32_t block, const void *values,
-                                 int source, const uint8_t *ahead)
+static void ops_attention_values(OpsAttention *a, uint32_t first, uint32_t n, uint32_t block,
+                                 const void *values, int source, const uint8_t *ahead)
 {
     OpsSpan span[OPS_TILE], all = {0, OPS_POSITIONS - 1};
     float *out[OPS_TILE];
@@ -283,10 +285,8 @@ static OpsSpan ops_attention_active(const OpsAttention *a, uint32_t block)
 static const void *ops_attention_keys(OpsAttention *a, const OpsBlock *b, int source)
 {
     if (source == OPS_HALVES) return b->k;
-    if (a->job->row.cache == CACHE_F16)
-        ops_cache_expand_f16(b->k, a->expanded, (size_t)a->dim * OPS_POSITIONS);
-    else
-        ops_cache_expand_k8(b->k, b->k_scale, a->expanded, a->dim);
+    if (a->job->row.cache == CACHE_F16) ops_cache_expand_f16(b->k, a->expanded, (size_t)a->dim * OPS_POSITIONS);
+    else ops_cache_expand_k8(b->k, b->k_scale, a->expanded, a->dim);
     return a->expanded;
 }
 
@@ -294,10 +294,8 @@ static const void *ops_attention_block_values(OpsAttention *a, const OpsBlock *b
 {
     if (source == OPS_HALVES) return b->v;
     size_t at = (size_t)seen.first * a->dim, count = (size_t)(seen.last + 1 - seen.first) * a->dim;
-    if (a->job->row.cache == CACHE_F16)
-        ops_cache_expand_f16(b->v + 2 * at, a->expanded + at, count);
-    else
-        ops_cache_expand_v8(b->v, b->v_scale, a->expanded, a->dim, seen.first, seen.last);
+    if (a->job->row.cache == CACHE_F16) ops_cache_expand_f16(b->v + 2 * at, a->expanded + at, count);
+    else ops_cache_expand_v8(b->v, b->v_scale, a->expanded, a->dim, seen.first, seen.last);
     return a->expanded;
 }
 
@@ -345,7 +343,8 @@ static void ops_attention_rows(const AttentionRows *job)
     a.correction = a.l + a.queries;
     ops_attention_start(&a);
     a.block_last = (job->row.position + job->rows - 1) / OPS_POSITIONS;
-    for (uint32_t b = job->row.position_first / OPS_POSITIONS; b <= a.block_last; b++) ops_attention_block(&a, b);
+    for (uint32_t b = job->row.position_first / OPS_POSITIONS; b <= a.block_last; b++)
+        ops_attention_block(&a, b);
     for (uint32_t i = 0; i < a.queries; i++) {
         float *out = ops_attention_out(&a, i);
         for (uint32_t d = 0; d < a.dim; d += OPS_LANES)

@@ -134,7 +134,7 @@ OPS_INLINE void ops_vec_to_f16(uint16_t *p, Vec x)
     h = (0x7c00u & is_large) | (h & ~is_large);
     h |= (VecBits)(magnitude > 0x7f800000u) & 0x0200u;
     h |= (bits >> 16) & 0x8000u;
-    *(VecHalfAt *)p = (VecHalfAt)__builtin_convertvector(h, VecHalf);
+    *(VecHalfAt *)p = (VecHalfAt) __builtin_convertvector(h, VecHalf);
 }
 
 #ifndef OPS_VEC_FROM_BYTES
@@ -204,10 +204,8 @@ OPS_INLINE void ops_gate_kind(Gate gate, float *g, const float *u, uint32_t n)
 
 static void ops_gate(Gate gate, float *g, const float *u, uint32_t n)
 {
-    if (gate == GATE_SILU)
-        ops_gate_kind(GATE_SILU, g, u, n);
-    else
-        ops_gate_kind(GATE_GELU_TANH, g, u, n);
+    if (gate == GATE_SILU) ops_gate_kind(GATE_SILU, g, u, n);
+    else ops_gate_kind(GATE_GELU_TANH, g, u, n);
 }
 
 static void ops_rope_halves(float *low, float *high, const float *cosine, const float *sine, uint32_t half)

@@ -11,9 +11,8 @@
 #define COBORD_MODEL_OPS_CACHE_BODY_H
 #ifdef OPS_LANES /* nothing without the machine */
 
-
 typedef struct OpsBlock {
-    const uint8_t *k, *v;     /* of one kv head: f16 or int8 */
+    const uint8_t *k, *v; /* of one kv head: f16 or int8 */
     const float *k_scale, *v_scale;
 } OpsBlock;
 
@@ -24,8 +23,8 @@ OPS_INLINE OpsBlock ops_cache_block(CacheType type, const uint8_t *block, uint32
     const uint8_t *v = block + head * element * kv_heads;
     const float *scales = (const float *)(const void *)(block + 2 * head * element * kv_heads);
     size_t head_scales = head / OPS_SCALE_DIMS;
-    return (OpsBlock){block + head * element * kv_head, v + head * element * kv_head, scales + head_scales * kv_head,
-                      scales + head_scales * (kv_heads + kv_head)};
+    return (OpsBlock){block + head * element * kv_head, v + head * element * kv_head,
+                      scales + head_scales * kv_head, scales + head_scales * (kv_heads + kv_head)};
 }
 
 /* One position of f16: `step` halves from one element to the next. False when one is too large. */
@@ -67,7 +66,8 @@ static float ops_cache_quantize(const float *x, int8_t out[OPS_SCALE_DIMS])
     return scale;
 }
 
-static void ops_cache_put_q8(int8_t *at, size_t step, float *scale, size_t scale_step, const float *x, uint32_t dim)
+static void ops_cache_put_q8(int8_t *at, size_t step, float *scale, size_t scale_step, const float *x,
+                             uint32_t dim)
 {
     int8_t q[OPS_SCALE_DIMS];
     for (uint32_t d = 0; d < dim; d += OPS_SCALE_DIMS) {
@@ -91,7 +91,8 @@ static bool ops_cache_store(CacheType type, uint8_t *block, uint32_t position, u
         }
         float *k_scale = (float *)(void *)(block + ((const uint8_t *)b.k_scale - block));
         float *v_scale = (float *)(void *)(block + ((const uint8_t *)b.v_scale - block));
-        ops_cache_put_q8((int8_t *)block + k_at + position, OPS_POSITIONS, k_scale + position, OPS_POSITIONS, k, dim);
+        ops_cache_put_q8((int8_t *)block + k_at + position, OPS_POSITIONS, k_scale + position, OPS_POSITIONS, k,
+                         dim);
         ops_cache_put_q8((int8_t *)block + v_at + (size_t)position * dim, 1,
                          v_scale + (size_t)position * (dim / OPS_SCALE_DIMS), 1, v, dim);
     }

@@ -66,28 +66,30 @@ static uint32_t phase_wants(const Hyper *h, Phase phase, PhaseWant want[PHASE_MA
     }
 }
 
-static Error phase_matrix(const Knot *knot, uint32_t layer, Phase phase, const PhaseWant *want, PhaseMatrix *out,
-                          Why *why)
+static Error phase_matrix(const Knot *knot, uint32_t layer, Phase phase, const PhaseWant *want,
+                          PhaseMatrix *out, Why *why)
 {
     char name[PHASE_TENSOR_NAME_MAX];
     const KnotTensor *w = phase_find(knot, layer, want->matrix, "_weight", name);
     if (!w)
-        return error_why(why, ERR_MISSING_TENSOR, "layer %u, phase %s: %s is missing", layer, phase_name(phase), name);
+        return error_why(why, ERR_MISSING_TENSOR, "layer %u, phase %s: %s is missing", layer, phase_name(phase),
+                         name);
     if (w->rows != want->rows || w->cols != want->cols)
-        return error_why(why, ERR_SHAPE, "layer %u, phase %s: %s is %u x %u, not %u x %u", layer, phase_name(phase),
-                         name, w->rows, w->cols, want->rows, want->cols);
+        return error_why(why, ERR_SHAPE, "layer %u, phase %s: %s is %u x %u, not %u x %u", layer,
+                         phase_name(phase), name, w->rows, w->cols, want->rows, want->cols);
     const KnotTensor *b = phase_find(knot, layer, want->matrix, "_bias", name);
     if (!b && want->bias_needed)
-        return error_why(why, ERR_MISSING_TENSOR, "layer %u, phase %s: %s is missing", layer, phase_name(phase), name);
+        return error_why(why, ERR_MISSING_TENSOR, "layer %u, phase %s: %s is missing", layer, phase_name(phase),
+                         name);
     if (b && (b->rows != 1 || b->cols != want->rows))
-        return error_why(why, ERR_SHAPE, "layer %u, phase %s: %s is %u x %u, not 1 x %u", layer, phase_name(phase),
-                         name, b->rows, b->cols, want->rows);
+        return error_why(why, ERR_SHAPE, "layer %u, phase %s: %s is %u x %u, not 1 x %u", layer,
+                         phase_name(phase), name, b->rows, b->cols, want->rows);
     *out = (PhaseMatrix){w, b, want->rows, want->cols};
     return OK;
 }
 
-Error phase_matrices(const Knot *knot, const Hyper *h, uint32_t layer, Phase phase, PhaseMatrix out[PHASE_MATRICES_MAX],
-                     uint32_t *count, Why *why)
+Error phase_matrices(const Knot *knot, const Hyper *h, uint32_t layer, Phase phase,
+                     PhaseMatrix out[PHASE_MATRICES_MAX], uint32_t *count, Why *why)
 {
     PhaseWant want[PHASE_MATRICES_MAX];
     uint32_t n = layer < h->layers ? phase_wants(h, phase, want) : 0;
@@ -106,8 +108,8 @@ static Error phase_norm(const Knot *knot, uint32_t layer, const char *matrix, ui
     const KnotTensor *t = phase_find(knot, layer, matrix, "_weight", name);
     if (!t) return error_why(why, ERR_MISSING_TENSOR, "layer %u, norms: %s is missing", layer, name);
     if (t->rows != 1 || t->cols != size)
-        return error_why(why, ERR_SHAPE, "layer %u, norms: %s is %u x %u, not 1 x %u", layer, name, t->rows, t->cols,
-                         size);
+        return error_why(why, ERR_SHAPE, "layer %u, norms: %s is %u x %u, not 1 x %u", layer, name, t->rows,
+                         t->cols, size);
     *out = t;
     return OK;
 }
@@ -140,13 +142,15 @@ Error phase_parse_bound(const char *text, size_t bytes, uint32_t layers, PhaseBo
     while (at < bytes && text[at] >= '0' && text[at] <= '9' && layer <= HYPER_LAYERS_MAX)
         layer = layer * 10 + (uint32_t)(text[at++] - '0');
     if (at == 0 || (at < bytes && text[at] != '.'))
-        return error_why(why, ERR_USAGE, "\"%.*s\" is no bound: use a layer (5), layer.phase (5.ffn_up) or end", shown,
-                         text);
+        return error_why(why, ERR_USAGE, "\"%.*s\" is no bound: use a layer (5), layer.phase (5.ffn_up) or end",
+                         shown, text);
     uint32_t phase = PHASE_ATTN;
     if (at < bytes) {
-        while (phase < PHASES && !phase_text_is(text + at + 1, bytes - at - 1, phase_name((Phase)phase))) phase++;
+        while (phase < PHASES && !phase_text_is(text + at + 1, bytes - at - 1, phase_name((Phase)phase)))
+            phase++;
         if (phase == PHASES)
-            return error_why(why, ERR_USAGE, "\"%.*s\" names no phase: attn, ffn_gate, ffn_up, ffn_down", shown, text);
+            return error_why(why, ERR_USAGE, "\"%.*s\" names no phase: attn, ffn_gate, ffn_up, ffn_down", shown,
+                             text);
     }
     if (layer > layers || (layer == layers && phase != PHASE_ATTN))
         return error_why(why, ERR_USAGE, "\"%.*s\" lies beyond the model's %u layers", shown, text, layers);
@@ -158,7 +162,8 @@ static Error phase_parse_range(const char *text, size_t bytes, uint32_t layers, 
 {
     const char *dash = bytes ? memchr(text, '-', bytes) : NULL;
     int shown = bytes < 60 ? (int)bytes : 60;
-    if (!dash) return error_why(why, ERR_USAGE, "\"%.*s\" is no range: use FIRST-END, for example 0-14", shown, text);
+    if (!dash)
+        return error_why(why, ERR_USAGE, "\"%.*s\" is no range: use FIRST-END, for example 0-14", shown, text);
     size_t first = (size_t)(dash - text);
     TRY(phase_parse_bound(text, first, layers, &out->first, why));
     TRY(phase_parse_bound(dash + 1, bytes - first - 1, layers, &out->last, why));
@@ -178,8 +183,9 @@ Error phase_parse_ranges(const char *text, uint32_t layers, PhaseRange *out, uin
         PhaseRange range;
         TRY(phase_parse_range(at, bytes, layers, &range, why));
         if (range.first != expected)
-            return error_why(why, ERR_USAGE, "the range \"%.*s\" leaves %s: it must start at layer %u, phase %s", shown,
-                             at, range.first > expected ? "a gap" : "an overlap", phase_layer(expected),
+            return error_why(why, ERR_USAGE,
+                             "the range \"%.*s\" leaves %s: it must start at layer %u, phase %s", shown, at,
+                             range.first > expected ? "a gap" : "an overlap", phase_layer(expected),
                              phase_name(phase_of(expected)));
         if (n == out_max) return error_why(why, ERR_USAGE, "more than %u ranges", out_max);
         out[n] = range;

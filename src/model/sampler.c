@@ -10,20 +10,11 @@
 
 enum { SAMPLER_ASK_PREFIX = 128, SAMPLER_ASK_ALL = 256, SAMPLER_ASK_GROWTH = 8 };
 
-SamplerParams sampler_defaults(void)
-{
-    return (SamplerParams){.top_p = 1.0f, .repetition_penalty = 1.0f};
-}
+SamplerParams sampler_defaults(void) { return (SamplerParams){.top_p = 1.0f, .repetition_penalty = 1.0f}; }
 
-bool sampler_is_greedy(const SamplerParams *p)
-{
-    return p->temperature < SAMPLER_TEMPERATURE_MIN;
-}
+bool sampler_is_greedy(const SamplerParams *p) { return p->temperature < SAMPLER_TEMPERATURE_MIN; }
 
-float sampler_scale(const SamplerParams *p)
-{
-    return sampler_is_greedy(p) ? 1.0f : 1.0f / p->temperature;
-}
+float sampler_scale(const SamplerParams *p) { return sampler_is_greedy(p) ? 1.0f : 1.0f / p->temperature; }
 
 bool sampler_needs_sum(const SamplerParams *p)
 {
@@ -31,7 +22,8 @@ bool sampler_needs_sum(const SamplerParams *p)
 }
 
 /* Inclusive; NaN is outside. */
-static Error sampler_number(const char *name, float value, float least, float most, const char *allowed, Why *why)
+static Error sampler_number(const char *name, float value, float least, float most, const char *allowed,
+                            Why *why)
 {
     if (value >= least && value <= most) return OK;
     return error_why(why, ERR_RANGE, "%s must be a number from %s", name, allowed);
@@ -82,7 +74,8 @@ static void sampler_sink_id(SamplerSeen *heap, uint32_t at, uint32_t n)
     }
 }
 
-uint32_t sampler_count(const SamplerParams *p, const uint32_t *tokens, uint32_t n, SamplerSeen *out, uint32_t out_max)
+uint32_t sampler_count(const SamplerParams *p, const uint32_t *tokens, uint32_t n, SamplerSeen *out,
+                       uint32_t out_max)
 {
     uint32_t tail = p->repeat_window && p->repeat_window < n ? p->repeat_window : n;
     if (tail > out_max) tail = out_max;
@@ -96,10 +89,8 @@ uint32_t sampler_count(const SamplerParams *p, const uint32_t *tokens, uint32_t 
     }
     uint32_t kept = 0;
     for (uint32_t i = 1; i < tail; i++) {
-        if (out[i].id == out[kept].id)
-            out[kept].count++;
-        else
-            out[++kept] = out[i];
+        if (out[i].id == out[kept].id) out[kept].count++;
+        else out[++kept] = out[i];
     }
     return kept + 1;
 }
@@ -174,8 +165,8 @@ uint32_t sampler_top(const float *logits, uint32_t n, uint32_t id_first, uint32_
 
 /* ---- coordinator side ---------------------------------------------------------------------------------------- */
 
-uint32_t sampler_merge(SamplerCandidate *a, uint32_t a_count, const SamplerCandidate *b, uint32_t b_count, uint32_t k,
-                       SamplerCandidate *scratch)
+uint32_t sampler_merge(SamplerCandidate *a, uint32_t a_count, const SamplerCandidate *b, uint32_t b_count,
+                       uint32_t k, SamplerCandidate *scratch)
 {
     uint32_t i = 0, j = 0, n = 0;
     while (n < k && (i < a_count || j < b_count)) {
@@ -189,12 +180,9 @@ uint32_t sampler_merge(SamplerCandidate *a, uint32_t a_count, const SamplerCandi
 uint32_t sampler_first_k(const SamplerParams *p, uint32_t vocabulary)
 {
     uint32_t k = SAMPLER_ASK_ALL;
-    if (sampler_is_greedy(p))
-        k = 1;
-    else if (p->top_k)
-        k = p->top_k;
-    else if (p->top_p < 1.0f || p->min_p > 0.0f)
-        k = SAMPLER_ASK_PREFIX;
+    if (sampler_is_greedy(p)) k = 1;
+    else if (p->top_k) k = p->top_k;
+    else if (p->top_p < 1.0f || p->min_p > 0.0f) k = SAMPLER_ASK_PREFIX;
     return k < vocabulary ? k : vocabulary;
 }
 
@@ -213,15 +201,12 @@ static double sampler_random(uint64_t seed, uint64_t position)
     return (double)(x >> 11) * 0x1p-53;
 }
 
-static bool sampler_finite(float x)
-{
-    return x - x == 0;
-}
+static bool sampler_finite(float x) { return x - x == 0; }
 
 typedef struct SamplerPrefix {
     const SamplerCandidate *list;
-    uint32_t count; /* candidates that may be chosen */
-    bool closed;    /* nothing behind them may be chosen */
+    uint32_t count;               /* candidates that may be chosen */
+    bool closed;                  /* nothing behind them may be chosen */
     double scale, total, covered; /* weight of all that may be chosen, and of `count` of them */
 } SamplerPrefix;
 
@@ -285,13 +270,14 @@ Error sampler_pick(const SamplerParams *p, const SamplerCandidate *candidates, u
 {
     if (count == 0 || !sampler_finite(candidates[0].logit))
         return error_why(why, ERR_NOT_FINITE, "no token can be chosen: the best logit is %s",
-                         count == 0                         ? "missing"
-                         : candidates[0].logit < 0          ? "-infinity (every token is forbidden)"
-                         : candidates[0].logit > 0          ? "infinity"
-                                                            : "not a number");
+                         count == 0                ? "missing"
+                         : candidates[0].logit < 0 ? "-infinity (every token is forbidden)"
+                         : candidates[0].logit > 0 ? "infinity"
+                                                   : "not a number");
     *out = (SamplerResult){SAMPLER_TOKEN, candidates[0].id, 0};
     if (sampler_is_greedy(p)) return OK;
-    SamplerPrefix s = {.list = candidates, .count = count, .closed = complete, .scale = (double)sampler_scale(p)};
+    SamplerPrefix s = {
+        .list = candidates, .count = count, .closed = complete, .scale = (double)sampler_scale(p)};
     while (!sampler_finite(candidates[s.count - 1].logit)) s.count--, s.closed = true; /* forbidden ones */
     if (p->top_k && p->top_k <= s.count) s.count = p->top_k, s.closed = true;
     if (p->top_k && !s.closed) {
@@ -301,7 +287,8 @@ Error sampler_pick(const SamplerParams *p, const SamplerCandidate *candidates, u
     if (sampler_needs_sum(p)) {
         ASSERT(sum != NULL);
         double log_sum = logsum_log(sum);
-        if (!(log_sum - log_sum == 0)) return error_why(why, ERR_NOT_FINITE, "the sum over all logits is not finite");
+        if (!(log_sum - log_sum == 0))
+            return error_why(why, ERR_NOT_FINITE, "the sum over all logits is not finite");
         s.total = elementary_exp64(log_sum - (double)candidates[0].logit * s.scale);
     } else {
         s.total = sampler_sum(&s);

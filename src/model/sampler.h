@@ -35,13 +35,13 @@ typedef struct SamplerBias {
 } SamplerBias;
 
 typedef struct SamplerParams {
-    float temperature;        /* 0: greedy */
-    uint32_t top_k;           /* 0: off */
-    float top_p;              /* 1: off */
-    float min_p;              /* 0: off */
-    float repetition_penalty; /* 1: off */
+    float temperature;                         /* 0: greedy */
+    uint32_t top_k;                            /* 0: off */
+    float top_p;                               /* 1: off */
+    float min_p;                               /* 0: off */
+    float repetition_penalty;                  /* 1: off */
     float presence_penalty, frequency_penalty; /* 0: off */
-    uint32_t repeat_window;   /* last tokens that the penalties look at; 0: all kept */
+    uint32_t repeat_window;                    /* last tokens that the penalties look at; 0: all kept */
     uint64_t seed;
     const SamplerBias *bias;
     uint32_t bias_count;
@@ -67,7 +67,8 @@ typedef struct SamplerSeen {
 } SamplerSeen;
 /* Counts the tail of tokens[0..n) per repeat_window, out_max tokens at most; returns how many distinct ids, ascending.
  * 0 when no penalty is on. */
-uint32_t sampler_count(const SamplerParams *p, const uint32_t *tokens, uint32_t n, SamplerSeen *out, uint32_t out_max);
+uint32_t sampler_count(const SamplerParams *p, const uint32_t *tokens, uint32_t n, SamplerSeen *out,
+                       uint32_t out_max);
 
 /* Shard side: adjusts logits of rows id_first.. in place. */
 void sampler_adjust(const SamplerParams *p, const SamplerSeen *seen, uint32_t seen_count, uint32_t id_first,
@@ -76,8 +77,8 @@ void sampler_adjust(const SamplerParams *p, const SamplerSeen *seen, uint32_t se
  * the best of all, so that it is seen and refused. */
 uint32_t sampler_top(const float *logits, uint32_t n, uint32_t id_first, uint32_t k, SamplerCandidate *out);
 /* Coordinator: merges two descending lists in place into a (a_count + b_count cut to k). scratch: k entries. */
-uint32_t sampler_merge(SamplerCandidate *a, uint32_t a_count, const SamplerCandidate *b, uint32_t b_count, uint32_t k,
-                       SamplerCandidate *scratch);
+uint32_t sampler_merge(SamplerCandidate *a, uint32_t a_count, const SamplerCandidate *b, uint32_t b_count,
+                       uint32_t k, SamplerCandidate *scratch);
 
 typedef enum SamplerVerdict { SAMPLER_TOKEN, SAMPLER_WANTS_MORE } SamplerVerdict;
 typedef struct SamplerResult {
@@ -92,7 +93,8 @@ uint32_t sampler_first_k(const SamplerParams *p, uint32_t vocabulary);
  * adjusted logits * sampler_scale, NULL allowed when !sampler_needs_sum. The token does not depend on how many
  * candidates came, as long as they suffice.
  * Errors  ERR_NOT_FINITE when the best candidate or the sum is not finite (all forbidden, NaN). */
-MUST_CHECK Error sampler_pick(const SamplerParams *p, const SamplerCandidate *candidates, uint32_t count, bool complete,
-                              const LogSum *sum, uint64_t position, SamplerResult *out, Why *why);
+MUST_CHECK Error sampler_pick(const SamplerParams *p, const SamplerCandidate *candidates, uint32_t count,
+                              bool complete, const LogSum *sum, uint64_t position, SamplerResult *out,
+                              Why *why);
 
 #endif

@@ -40,7 +40,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Why why;
     if (phase_parse_ranges(text, layers, ranges, RANGES_MAX, &count, &why) == OK) check(ranges, count, layers);
     PhaseBound bound;
-    if (phase_parse_bound(text, size - 1, layers, &bound, &why) == OK && bound > phase_bound(layers, PHASE_ATTN)) abort();
+    if (phase_parse_bound(text, size - 1, layers, &bound, &why) == OK &&
+        bound > phase_bound(layers, PHASE_ATTN))
+        abort();
     free(text);
     return 0;
 }

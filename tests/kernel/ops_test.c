@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every operator table against three judges: a plain loop with the order that docs/format/numerics-ops.md prescribes
- * (bits), every other table (bits), and float64 (error bound). Inputs include subnormals, zeros of both signs, infinities
- * and NaNs; two NaNs count as the same bits. */
+ * (bits), every other table (bits), and float64 (error bound). Inputs include subnormals, zeros of both signs,
+ * infinities and NaNs; two NaNs count as the same bits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -190,10 +190,8 @@ static void test_add_and_gate(void **state)
                     memcpy(got, x, n * sizeof *x);
                     Gate gate = op == 1 ? GATE_SILU : GATE_GELU_TANH;
                     for (uint32_t i = 0; i < n; i++) want[i] = op ? plain_gate(gate, x[i], y[i]) : x[i] + y[i];
-                    if (op)
-                        ops->gate(gate, got, y, n);
-                    else
-                        ops->add(got, y, n);
+                    if (op) ops->gate(gate, got, y, n);
+                    else ops->add(got, y, n);
                     assert_true(same_bits(got, want, n));
                     for (uint32_t i = n; i < n + 16; i++) assert_memory_equal(&got[i], "ZZZZ", 4);
                 }
@@ -292,16 +290,14 @@ typedef struct Scene {
     CacheType type;
     uint32_t kv_heads, group, dim, positions;
     float k[POSITIONS_MAX][KV_MAX * DIM_MAX], v[POSITIONS_MAX][KV_MAX * DIM_MAX];
-    float k_seen[POSITIONS_MAX][KV_MAX * DIM_MAX], v_seen[POSITIONS_MAX][KV_MAX * DIM_MAX]; /* as the cache rounds */
+    float k_seen[POSITIONS_MAX][KV_MAX * DIM_MAX],
+        v_seen[POSITIONS_MAX][KV_MAX * DIM_MAX]; /* as the cache rounds */
     float q[16][GROUP_MAX * DIM_MAX];
     uint8_t *blocks[BLOCKS_MAX];
     float *scratch;
 } Scene;
 
-static float plain_half(float x)
-{
-    return (float)(_Float16)x;
-}
+static float plain_half(float x) { return (float)(_Float16)x; }
 
 static void plain_seen(CacheType type, const float *x, float *seen, uint32_t n)
 {
@@ -314,8 +310,8 @@ static void plain_seen(CacheType type, const float *x, float *seen, uint32_t n)
     }
 }
 
-static void scene_make(Scene *s, const Ops *ops, CacheType type, uint32_t kv_heads, uint32_t group, uint32_t dim,
-                       uint32_t positions, uint64_t seed)
+static void scene_make(Scene *s, const Ops *ops, CacheType type, uint32_t kv_heads, uint32_t group,
+                       uint32_t dim, uint32_t positions, uint64_t seed)
 {
     random_state = seed * 0x9e3779b97f4a7c15u + 1;
     s->type = type, s->kv_heads = kv_heads, s->group = group, s->dim = dim, s->positions = positions;
@@ -345,9 +341,17 @@ static void scene_free(Scene *s)
 
 static AttentionJob scene_job(Scene *s, uint32_t kv_head, uint32_t first, uint32_t position, float *out)
 {
-    return (AttentionJob){.q = s->q[0], .group_heads = s->group, .kv_head = kv_head, .kv_heads = s->kv_heads,
-                          .head_dim = s->dim, .blocks = (const uint8_t *const *)s->blocks, .position_first = first,
-                          .position = position, .scale = 1.0f / sqrtf((float)s->dim), .cache = s->type, .out = out,
+    return (AttentionJob){.q = s->q[0],
+                          .group_heads = s->group,
+                          .kv_head = kv_head,
+                          .kv_heads = s->kv_heads,
+                          .head_dim = s->dim,
+                          .blocks = (const uint8_t *const *)s->blocks,
+                          .position_first = first,
+                          .position = position,
+                          .scale = 1.0f / sqrtf((float)s->dim),
+                          .cache = s->type,
+                          .out = out,
                           .scratch = s->scratch};
 }
 
@@ -359,7 +363,8 @@ static void plain_attention(const Scene *s, const float *q, uint32_t kv_head, ui
     memset(out, 0, s->dim * sizeof *out);
     for (uint32_t block = first / 64; block <= position / 64; block++) {
         float score[64], lane[16] = {0}, before = m;
-        uint32_t from = first > block * 64 ? first : block * 64, to = position < block * 64 + 63 ? position : block * 64 + 63;
+        uint32_t from = first > block * 64 ? first : block * 64,
+                 to = position < block * 64 + 63 ? position : block * 64 + 63;
         for (uint32_t p = from; p <= to; p++) {
             float sum = 0;
             for (uint32_t d = 0; d < s->dim; d++) sum = sum + q[d] * s->k_seen[p][kv_head * s->dim + d];
@@ -472,8 +477,11 @@ static void test_attention_positions_and_windows(void **state)
 static void check_rows(Scene *s, const Ops *ops, uint32_t rows, uint32_t position, uint32_t window)
 {
     static float got[16][GROUP_MAX * DIM_MAX], want[DIM_MAX];
-    AttentionRows job = {.row = scene_job(s, s->kv_heads - 1, 0, position, got[0]), .rows = rows, .window = window,
-                         .q_stride = sizeof s->q[0] / 4, .out_stride = sizeof got[0] / 4};
+    AttentionRows job = {.row = scene_job(s, s->kv_heads - 1, 0, position, got[0]),
+                         .rows = rows,
+                         .window = window,
+                         .q_stride = sizeof s->q[0] / 4,
+                         .out_stride = sizeof got[0] / 4};
     if (window && position + 1 > window) job.row.position_first = position + 1 - window;
     memset(got, 0x5a, sizeof got);
     ops->attention_rows(&job);
@@ -519,7 +527,9 @@ static void test_attention_rows_ignore_later_rows(void **state)
         const Ops *ops = table(isa);
         if (!ops) continue;
         scene_make(&scene, ops, CACHE_F16, 1, 3, 64, 108, 3);
-        AttentionRows job = {.row = scene_job(&scene, 0, 0, 100, clean[0]), .rows = 8, .q_stride = sizeof scene.q[0] / 4,
+        AttentionRows job = {.row = scene_job(&scene, 0, 0, 100, clean[0]),
+                             .rows = 8,
+                             .q_stride = sizeof scene.q[0] / 4,
                              .out_stride = 256};
         ops->attention_rows(&job);
         uint16_t *half = (uint16_t *)(void *)scene.blocks[1];
@@ -571,11 +581,12 @@ static void test_cache_stores_nearest_half(void **state)
         if (!ops) continue;
         for (int round = 0; round < 2000; round++) {
             for (int i = 0; i < 64; i++) {
-                uint32_t bits = (uint32_t)random_bits() & 0x80ffffffu; /* any mantissa, then an exponent that fits */
+                uint32_t bits =
+                    (uint32_t)random_bits() & 0x80ffffffu; /* any mantissa, then an exponent that fits */
                 bits = (bits & 0x807fffffu) | (uint32_t)(100 + random_bits() % 42) << 23;
                 if (round % 4 == 0) bits &= 0xffffe000u;
                 if (round % 4 == 1) bits = (bits & 0xffffe000u) | 0x1000u; /* half way */
-                if (round == 3) bits = i == 0 ? 0x477fefff : bits; /* the last that rounds to 65504 */
+                if (round == 3) bits = i == 0 ? 0x477fefff : bits;         /* the last that rounds to 65504 */
                 memcpy(&k[i], &bits, 4);
                 if (fabsf(k[i]) >= 65520.0f) k[i] = 1.0f;
                 v[i] = -k[i];
@@ -626,7 +637,8 @@ static void test_cache_same_bytes(void **state)
             uint8_t *want = calloc(1, bytes), *got = calloc(1, bytes);
             fill(k, 192, f == FILL_WIDE ? FILL_PLAIN : (Fill)f);
             fill(v, 192, f == FILL_WIDE ? FILL_PLAIN : (Fill)f);
-            for (int i = 0; f == FILL_TINY && i < 64; i++) k[i] = ldexpf((float)i, -149); /* a scale of one ulp */
+            for (int i = 0; f == FILL_TINY && i < 64; i++)
+                k[i] = ldexpf((float)i, -149); /* a scale of one ulp */
             for (uint32_t p = 0; p < 64; p += 9)
                 assert_true(ops_for(ISA_SCALAR)->cache_store((CacheType)type, want, p, 3, 64, k, v));
             for (int isa = 1; isa < ISAS; isa++) {
@@ -647,7 +659,10 @@ static void test_cache_same_bytes(void **state)
 static void test_rope_tables(void **state)
 {
     (void)state;
-    Hyper h = {.rope_dim = 128, .rope_base = 1e6f, .rope_base_local = 1e4f, .rope_scale_factor = 4,
+    Hyper h = {.rope_dim = 128,
+               .rope_base = 1e6f,
+               .rope_base_local = 1e4f,
+               .rope_scale_factor = 4,
                .rope_original_context = 32768};
     double f[64];
     float magnitude, c[64], s[64], factors[64];
@@ -671,9 +686,10 @@ static void test_rope_tables(void **state)
     h.rope_scaling = ROPE_SCALE_YARN;
     ops_rope_frequencies(&h, false, NULL, f, &magnitude);
     assert_true(fabs(magnitude - (1 + 0.1 * log(4))) < 1e-6);
-    assert_true(f[0] == 1.0);                                               /* fast: kept */
-    assert_true(fabs(f[63] / (pow(1e6, -63 / 64.0) / 4) - 1) < 1e-14);      /* slow: stretched */
-    int low = (int)floor(128 * log(32768 / (32 * 2 * M_PI)) / (2 * log(1e6))); /* the ramp's ends, from the paper */
+    assert_true(f[0] == 1.0);                                          /* fast: kept */
+    assert_true(fabs(f[63] / (pow(1e6, -63 / 64.0) / 4) - 1) < 1e-14); /* slow: stretched */
+    int low =
+        (int)floor(128 * log(32768 / (32 * 2 * M_PI)) / (2 * log(1e6))); /* the ramp's ends, from the paper */
     int high = (int)ceil(128 * log(32768 / (2 * M_PI)) / (2 * log(1e6)));
     for (int i = 0; i < 64; i++) {
         double ramp = fmin(1, fmax(0, (i - low) / (double)(high - low))), plain = pow(1e6, -i / 64.0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elementary functions against long double (64 bits of mantissa on x86, more or as many elsewhere), in units of the last
- * place; edges; the directions in which they must rise. */
+/* Elementary functions against long double (64 bits of mantissa on x86, more or as many elsewhere), in units of the
+ * last place; edges; the directions in which they must rise. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,10 +27,7 @@ static double ulp32(float got, long double want)
     return fabs((double)(((long double)got - want) / (long double)unit));
 }
 
-static double uniform(double a, double b)
-{
-    return a + (b - a) * drand48();
-}
+static double uniform(double a, double b) { return a + (b - a) * drand48(); }
 
 static void test_exp(void **state)
 {
@@ -79,7 +76,8 @@ static void test_exp64(void **state)
     for (double x = -745.1; x < -708; x += 0.37) /* subnormal results */
         assert_true(fabs(elementary_exp64(x) - exp(x)) <= 4.95e-324 + 1e-15 * exp(x));
     assert_true(elementary_exp64(0.0) == 1.0 && elementary_exp64(-746.0) == 0.0);
-    assert_true(elementary_exp64(710.0) == INFINITY && elementary_exp64(-INFINITY) == 0.0 && isnan(elementary_exp64(NAN)));
+    assert_true(elementary_exp64(710.0) == INFINITY && elementary_exp64(-INFINITY) == 0.0 &&
+                isnan(elementary_exp64(NAN)));
 }
 
 static void test_log(void **state)
@@ -93,8 +91,10 @@ static void test_log(void **state)
         float y = (float)exp(uniform(-80, 80));
         assert_true(ulp32(elementary_log(y), logl((long double)y)) < 0.51);
     }
-    assert_true(elementary_log64(1.0) == 0.0 && elementary_log64(0.0) == -INFINITY && elementary_log64(-0.0) == -INFINITY);
-    assert_true(isnan(elementary_log64(-1.0)) && isnan(elementary_log64(NAN)) && elementary_log64(INFINITY) == INFINITY);
+    assert_true(elementary_log64(1.0) == 0.0 && elementary_log64(0.0) == -INFINITY &&
+                elementary_log64(-0.0) == -INFINITY);
+    assert_true(isnan(elementary_log64(-1.0)) && isnan(elementary_log64(NAN)) &&
+                elementary_log64(INFINITY) == INFINITY);
     assert_true(fabs(elementary_log64(4.9406564584124654e-324) + 744.4400719213812) < 1e-12);
     assert_true(elementary_log64(0x1p-1022) == (double)logl(0x1p-1022L));
 }
@@ -122,7 +122,8 @@ static void test_sincos(void **state)
     double s, c;
     elementary_sincos64(0.0, &s, &c);
     assert_true(s == 0.0 && c == 1.0);
-    for (int i = -1000; i < 1000; i++) { /* close to the multiples of pi / 2, where the reduction must be good */
+    for (int i = -1000; i < 1000;
+         i++) { /* close to the multiples of pi / 2, where the reduction must be good */
         double x = i * 1.5707963267948966;
         elementary_sincos64(x, &s, &c);
         assert_true(fabs((double)((long double)s - sinl((long double)x))) < 2.5e-16);
@@ -141,7 +142,8 @@ static void test_tanh(void **state)
         float x = (float)(uniform(-1, 1) * exp(uniform(-20, 3.2)));
         assert_true(ulp32(elementary_tanh(x), tanhl((long double)x)) < 0.51);
     }
-    assert_true(elementary_tanh(0.0f) == 0.0f && elementary_tanh(30.0f) == 1.0f && elementary_tanh(-INFINITY) == -1.0f);
+    assert_true(elementary_tanh(0.0f) == 0.0f && elementary_tanh(30.0f) == 1.0f &&
+                elementary_tanh(-INFINITY) == -1.0f);
     assert_true(isnan(elementary_tanh(NAN)));
 }
 
@@ -167,10 +169,10 @@ int main(void)
 {
     srand48(7);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),    cmocka_unit_test(test_exp_never_falls),
-        cmocka_unit_test(test_exp64),  cmocka_unit_test(test_log),
-        cmocka_unit_test(test_pow),    cmocka_unit_test(test_sincos),
-        cmocka_unit_test(test_tanh),   cmocka_unit_test(test_bits_of_version_1),
+        cmocka_unit_test(test_exp),   cmocka_unit_test(test_exp_never_falls),
+        cmocka_unit_test(test_exp64), cmocka_unit_test(test_log),
+        cmocka_unit_test(test_pow),   cmocka_unit_test(test_sincos),
+        cmocka_unit_test(test_tanh),  cmocka_unit_test(test_bits_of_version_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

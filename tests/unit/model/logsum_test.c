@@ -145,8 +145,9 @@ int main(void)
 {
     srand48(11);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accuracy),   cmocka_unit_test(test_order_and_cuts), cmocka_unit_test(test_window_moves),
-        cmocka_unit_test(test_many_equal), cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_accuracy),     cmocka_unit_test(test_order_and_cuts),
+        cmocka_unit_test(test_window_moves), cmocka_unit_test(test_many_equal),
+        cmocka_unit_test(test_edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

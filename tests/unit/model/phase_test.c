@@ -54,7 +54,8 @@ static void missing(const char *architecture, const char *name, Phase phase, con
 static void test_missing_matrices(void **state)
 {
     (void)state;
-    missing("llama", "blk_1_ffn_up_weight", PHASE_FFN_UP, "layer 1, phase ffn_up: blk_1_ffn_up_weight is missing");
+    missing("llama", "blk_1_ffn_up_weight", PHASE_FFN_UP,
+            "layer 1, phase ffn_up: blk_1_ffn_up_weight is missing");
     missing("llama", "blk_1_attn_v_weight", PHASE_ATTN, "layer 1, phase attn: blk_1_attn_v_weight is missing");
     missing("gemma3", "blk_1_ffn_down_weight", PHASE_FFN_DOWN,
             "layer 1, phase ffn_down: blk_1_ffn_down_weight is missing");
@@ -67,7 +68,9 @@ static void test_shapes(void **state)
     static const char *const names[] = {"blk_0_attn_q_weight", "blk_0_attn_output_weight", "blk_0_attn_v_bias"};
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 2; j++) {
-            SmallKnot s = {.architecture = "qwen2", .changed = names[i], .changed_rows = j ? 63 : 64,
+            SmallKnot s = {.architecture = "qwen2",
+                           .changed = names[i],
+                           .changed_rows = j ? 63 : 64,
                            .changed_cols = j ? 64 : 63};
             Hyper h;
             Why why = {""};
@@ -104,7 +107,8 @@ static void test_norms(void **state)
     assert_int_equal(phase_layer_norms(&s.knot, &h, 0, &n, &why), ERR_MISSING_TENSOR);
     assert_non_null(strstr(why.text, "blk_0_attn_k_norm_weight"));
     small_free(&s);
-    s = (SmallKnot){.architecture = "qwen3", .changed = "blk_0_attn_q_norm_weight", .changed_rows = 1, .changed_cols = 64};
+    s = (SmallKnot){
+        .architecture = "qwen3", .changed = "blk_0_attn_q_norm_weight", .changed_rows = 1, .changed_cols = 64};
     small_open(&s, &h);
     assert_int_equal(phase_layer_norms(&s.knot, &h, 0, &n, &why), ERR_SHAPE);
     small_free(&s);
@@ -116,11 +120,14 @@ static void test_bounds(void **state)
     static const struct {
         const char *text;
         PhaseBound bound;
-    } good[] = {{"0", 0}, {"5", 20}, {"5.attn", 20}, {"5.ffn_gate", 21}, {"5.ffn_up", 22}, {"5.ffn_down", 23},
-                {"28", 112}, {"28.attn", 112}, {"end", 112}, {"27.ffn_down", 111}, {"007", 28}};
-    static const char *const bad[] = {"", ".", "x", "-1", "5.", "5.x", "5.attn.", "5.attnx", "29", "28.ffn_gate", "5 ",
-                                      " 5", "+5", "ende", "en", "4294967296", "4294967295", "99999999999999999999", "5,6",
-                                      "0x5", "5..attn", "5.ATTN"};
+    } good[] = {{"0", 0},           {"5", 20},   {"5.attn", 20},   {"5.ffn_gate", 21}, {"5.ffn_up", 22},
+                {"5.ffn_down", 23}, {"28", 112}, {"28.attn", 112}, {"end", 112},       {"27.ffn_down", 111},
+                {"007", 28}};
+    static const char *const bad[] = {
+        "",        ".",       "x",       "-1",          "5.",         "5.x",
+        "5.attn.", "5.attnx", "29",      "28.ffn_gate", "5 ",         " 5",
+        "+5",      "ende",    "en",      "4294967296",  "4294967295", "99999999999999999999",
+        "5,6",     "0x5",     "5..attn", "5.ATTN"};
     PhaseBound b;
     Why why;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -150,7 +157,9 @@ static void test_ranges(void **state)
     char text[PHASE_RANGE_TEXT_MAX];
     assert_int_equal(phase_parse_ranges("0-14,14-end", 28, r, 4, &count, &why), OK);
     assert_true(count == 2 && r[0].first == 0 && r[0].last == 56 && r[1].first == 56 && r[1].last == 112);
-    assert_int_equal(phase_parse_ranges("0-2.ffn_up,2.ffn_up-5.attn,5-5.ffn_down,5.ffn_down-28", 28, r, 4, &count, &why), OK);
+    assert_int_equal(
+        phase_parse_ranges("0-2.ffn_up,2.ffn_up-5.attn,5-5.ffn_down,5.ffn_down-28", 28, r, 4, &count, &why),
+        OK);
     assert_int_equal(count, 4);
     assert_string_equal(phase_range_text(r[0], 28, text), "0-2.ffn_up");
     assert_string_equal(phase_range_text(r[1], 28, text), "2.ffn_up-5");

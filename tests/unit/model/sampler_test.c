@@ -121,7 +121,8 @@ static void test_ties_go_to_the_lower_id(void **state)
     SamplerParams p = sampler_defaults();
     for (int i = 0; i < 100; i++) x[i] = i % 3 == 1 ? 7.0f : -1.0f;
     x[40] = 7.0f;
-    for (uint32_t shards = 1; shards <= 7; shards++) assert_int_equal(step(&p, x, 100, shards, NULL, 0, 0, 0).id, 1);
+    for (uint32_t shards = 1; shards <= 7; shards++)
+        assert_int_equal(step(&p, x, 100, shards, NULL, 0, 0, 0).id, 1);
     for (int i = 0; i < 100; i++) x[i] = i % 2 ? 0.0f : -0.0f; /* zeros are equal whatever their sign */
     assert_int_equal(step(&p, x, 100, 3, NULL, 0, 0, 0).id, 0);
     SamplerCandidate top[10];
@@ -200,7 +201,8 @@ static void test_distributions(void **state)
     assert_true(p[1] + p[6] < 0.75 && p[1] + p[6] + p[4] > 0.75);
     check_distribution(&s, x, 8, three);
 
-    s.top_p = 1, s.min_p = 0.5f; /* at least half of the best: exp(-0.5 / 0.8) = 0.535 stays, exp(-1 / 0.8) goes */
+    s.top_p = 1,
+    s.min_p = 0.5f; /* at least half of the best: exp(-0.5 / 0.8) = 0.535 stays, exp(-1 / 0.8) goes */
     check_distribution(&s, x, 8, three);
 
     s.min_p = 0, s.top_k = 3, s.top_p = 0.7f; /* top-p counts within the three: 1 and 6 have 0.79 of them */
@@ -260,7 +262,8 @@ static void test_penalties(void **state)
     assert_int_equal(sampler_count(&p, text, 5, seen, 8), 0); /* nothing to count for */
     p.repetition_penalty = 2, p.frequency_penalty = 0.25f, p.presence_penalty = 0.5f;
     assert_int_equal(sampler_count(&p, text, 5, seen, 8), 3);
-    assert_true(seen[0].id == 0 && seen[0].count == 1 && seen[1].id == 1 && seen[1].count == 3 && seen[2].id == 4);
+    assert_true(seen[0].id == 0 && seen[0].count == 1 && seen[1].id == 1 && seen[1].count == 3 &&
+                seen[2].id == 4);
     sampler_adjust(&p, seen, 3, 0, x, 6);
     assert_true(x[0] == 2.0f / 2 - 0.25f - 0.5f);
     assert_true(x[1] == -2.0f * 2 - 0.75f - 0.5f);
@@ -338,17 +341,28 @@ static void test_check(void **state)
     Why why;
     SamplerParams p = sampler_defaults();
     assert_int_equal(sampler_check(&p, 100, &why), OK);
-#define REFUSED(field, value)                                               \
-    do {                                                                    \
-        SamplerParams bad = sampler_defaults();                             \
-        bad.field = value;                                                  \
-        assert_int_equal(sampler_check(&bad, 100, &why), ERR_RANGE);        \
-        assert_true(strlen(why.text) > 10);                                 \
+#define REFUSED(field, value)                                        \
+    do {                                                             \
+        SamplerParams bad = sampler_defaults();                      \
+        bad.field = value;                                           \
+        assert_int_equal(sampler_check(&bad, 100, &why), ERR_RANGE); \
+        assert_true(strlen(why.text) > 10);                          \
     } while (0)
-    REFUSED(temperature, -1); REFUSED(temperature, NAN); REFUSED(temperature, 1e9f); REFUSED(temperature, INFINITY);
-    REFUSED(top_p, -0.1f); REFUSED(top_p, 1.5f); REFUSED(top_p, NAN); REFUSED(min_p, -1); REFUSED(min_p, 1.01f);
-    REFUSED(repetition_penalty, 0); REFUSED(repetition_penalty, -1); REFUSED(repetition_penalty, NAN);
-    REFUSED(presence_penalty, INFINITY); REFUSED(frequency_penalty, NAN); REFUSED(repeat_window, 4097);
+    REFUSED(temperature, -1);
+    REFUSED(temperature, NAN);
+    REFUSED(temperature, 1e9f);
+    REFUSED(temperature, INFINITY);
+    REFUSED(top_p, -0.1f);
+    REFUSED(top_p, 1.5f);
+    REFUSED(top_p, NAN);
+    REFUSED(min_p, -1);
+    REFUSED(min_p, 1.01f);
+    REFUSED(repetition_penalty, 0);
+    REFUSED(repetition_penalty, -1);
+    REFUSED(repetition_penalty, NAN);
+    REFUSED(presence_penalty, INFINITY);
+    REFUSED(frequency_penalty, NAN);
+    REFUSED(repeat_window, 4097);
     static const SamplerBias outside[] = {{100, 1}}, endless[] = {{5, INFINITY}}, fine[] = {{99, -100}};
     static SamplerBias many[SAMPLER_BIAS_MAX + 1];
     p.bias = outside, p.bias_count = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Headers of small version 1 knots for the tests of hyper.c and phase.c: the JSON is written here and read by knot_parse;
- * there is no payload, since nothing here reads weights. */
+/* Headers of small version 1 knots for the tests of hyper.c and phase.c: the JSON is written here and read by
+ * knot_parse; there is no payload, since nothing here reads weights. */
 #ifndef COBORD_TESTS_SMALL_KNOT_H
 #define COBORD_TESTS_SMALL_KNOT_H
 
@@ -17,15 +17,23 @@
 #include "knot/knot.h"
 #include "model/phase.h"
 
-enum { SMALL_LAYERS = 2, SMALL_HIDDEN = 64, SMALL_FFN = 96, SMALL_HEADS = 4, SMALL_KV = 2, SMALL_DIM = 16, SMALL_ROWS = 40 };
+enum {
+    SMALL_LAYERS = 2,
+    SMALL_HIDDEN = 64,
+    SMALL_FFN = 96,
+    SMALL_HEADS = 4,
+    SMALL_KV = 2,
+    SMALL_DIM = 16,
+    SMALL_ROWS = 40
+};
 
 typedef struct SmallKnot {
     const char *architecture;
-    const char *extra_model;   /* members that replace or follow the usual ones: "\"heads\":3," */
-    const char *left_out;      /* a tensor that is not written */
-    const char *changed;       /* a tensor whose shape becomes changed_rows x changed_cols */
+    const char *extra_model; /* members that replace or follow the usual ones: "\"heads\":3," */
+    const char *left_out;    /* a tensor that is not written */
+    const char *changed;     /* a tensor whose shape becomes changed_rows x changed_cols */
     uint32_t changed_rows, changed_cols;
-    const char *added[4];      /* further vectors of 8 */
+    const char *added[4]; /* further vectors of 8 */
     char json[32768];
     uint64_t payload;
     size_t length;
@@ -63,14 +71,22 @@ static void small_layer(SmallKnot *s, uint32_t layer)
         const char *name;
         uint32_t rows, cols;
         bool wanted;
-    } all[] = {{"attn_norm_weight", 1, h, true},          {"attn_q_weight", q, h, true},
-               {"attn_k_weight", kv, h, true},            {"attn_v_weight", kv, h, true},
-               {"attn_output_weight", h, q, true},        {"ffn_norm_weight", 1, h, true},
-               {"ffn_gate_weight", f, h, true},           {"ffn_up_weight", f, h, true},
-               {"ffn_down_weight", h, f, true},           {"attn_q_bias", 1, q, qwen2},
-               {"attn_k_bias", 1, kv, qwen2},             {"attn_v_bias", 1, kv, qwen2},
-               {"attn_q_norm_weight", 1, SMALL_DIM, norms}, {"attn_k_norm_weight", 1, SMALL_DIM, norms},
-               {"post_attention_norm_weight", 1, h, gemma}, {"post_ffw_norm_weight", 1, h, gemma}};
+    } all[] = {{"attn_norm_weight", 1, h, true},
+               {"attn_q_weight", q, h, true},
+               {"attn_k_weight", kv, h, true},
+               {"attn_v_weight", kv, h, true},
+               {"attn_output_weight", h, q, true},
+               {"ffn_norm_weight", 1, h, true},
+               {"ffn_gate_weight", f, h, true},
+               {"ffn_up_weight", f, h, true},
+               {"ffn_down_weight", h, f, true},
+               {"attn_q_bias", 1, q, qwen2},
+               {"attn_k_bias", 1, kv, qwen2},
+               {"attn_v_bias", 1, kv, qwen2},
+               {"attn_q_norm_weight", 1, SMALL_DIM, norms},
+               {"attn_k_norm_weight", 1, SMALL_DIM, norms},
+               {"post_attention_norm_weight", 1, h, gemma},
+               {"post_ffw_norm_weight", 1, h, gemma}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!all[i].wanted) continue;
         snprintf(name, sizeof name, "blk_%u_%s", layer, all[i].name);
@@ -91,9 +107,11 @@ static void small_model(SmallKnot *s)
     small_put(s, "{\"model\":{");
     small_member(s, "layers", "2"), small_member(s, "hidden", "64"), small_member(s, "ffn", "96");
     small_member(s, "heads", "4"), small_member(s, "kv_heads", "2"), small_member(s, "head_dim", "16");
-    small_member(s, "vocabulary", "37"), small_member(s, "context", "512"), small_member(s, "norm_epsilon", "1e-6");
+    small_member(s, "vocabulary", "37"), small_member(s, "context", "512"),
+        small_member(s, "norm_epsilon", "1e-6");
     small_member(s, "rope_base", "10000"), small_member(s, "rope_dim", "16");
-    small_put(s, "%s\"architecture\":\"%s\"},\"tensors\":[", s->extra_model ? s->extra_model : "", s->architecture);
+    small_put(s, "%s\"architecture\":\"%s\"},\"tensors\":[", s->extra_model ? s->extra_model : "",
+              s->architecture);
 }
 
 /* Builds and parses; the result of hyper_from_knot. */
@@ -115,7 +133,8 @@ static Error small_hyper(SmallKnot *s, Hyper *h, Why *why)
     size_t arena_bytes = knot_arena_bytes(end) + 64, scratch_bytes = knot_scratch_bytes(end) + 64;
     s->memory = malloc(arena_bytes + scratch_bytes);
     assert_non_null(s->memory);
-    Arena arena = arena_make(s->memory, arena_bytes), scratch = arena_make(s->memory + arena_bytes, scratch_bytes);
+    Arena arena = arena_make(s->memory, arena_bytes),
+          scratch = arena_make(s->memory + arena_bytes, scratch_bytes);
     Error e = knot_parse(header, end, end + s->payload, &arena, &scratch, &s->knot, why);
     if (e != OK) fail_msg("the knot itself is wrong: %s", why->text);
     return hyper_from_knot(&s->knot, h, why);
