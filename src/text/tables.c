@@ -105,6 +105,7 @@ static Error add_merges(Tokenizer *t, Why *why)
 {
     for (uint32_t rank = 0; rank < t->vocab->merges; rank++) {
         VocabMerge m = vocab_merge(t->vocab, rank);
+        if (specials_is_control(t->vocab, m.merged)) continue; /* text never becomes one */
         uint32_t *slot = merge_slot(t, m.left, m.right);
         if (!slot) return error_why(why, ERR_UNSUPPORTED, "the vocabulary's merges collide at merge %u", rank);
         if (*slot == VOCAB_NO_TOKEN) *slot = rank;
@@ -132,7 +133,9 @@ static void fill_bytes(Tokenizer *t)
         size_t bytes = sizeof text;
         t->printable[printable_of(b)] = (int16_t)b;
         if (t->vocab->model == VOCAB_BPE) bytes = tables_printable((uint8_t)b, text);
-        t->byte_token[b] = tables_find(t, text, bytes);
+        uint32_t id = tables_find(t, text, bytes);
+        bool usable = id != VOCAB_NO_TOKEN && !specials_is_control(t->vocab, id);
+        t->byte_token[b] = usable ? id : VOCAB_NO_TOKEN;
     }
 }
 
