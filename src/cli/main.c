@@ -11,50 +11,6 @@
 #define COBORD_VERSION "0.1.0"
 #endif
 
-/* A verb whose file is not there yet is not listed. */
-#if !__has_include("cli/pull.c")
-#define cli_pull NULL
-#endif
-#if !__has_include("cli/list.c")
-#define cli_list NULL
-#endif
-#if !__has_include("cli/rm.c")
-#define cli_rm NULL
-#endif
-#if !__has_include("cli/run.c")
-#define cli_run NULL
-#endif
-#if !__has_include("cli/plan.c")
-#define cli_plan NULL
-#endif
-#if !__has_include("cli/bench.c")
-#define cli_bench NULL
-#endif
-#if !__has_include("cli/logits.c")
-#define cli_logits NULL
-#endif
-#if !__has_include("cli/tokenize.c")
-#define cli_tokenize NULL
-#endif
-#if !__has_include("cli/detokenize.c")
-#define cli_detokenize NULL
-#endif
-#if !__has_include("cli/encode.c")
-#define cli_encode NULL
-#endif
-#if !__has_include("cli/repair.c")
-#define cli_repair NULL
-#endif
-#if !__has_include("cli/info.c")
-#define cli_info NULL
-#endif
-#if !__has_include("cli/verify.c")
-#define cli_verify NULL
-#endif
-#if !__has_include("cli/synth.c")
-#define cli_synth NULL
-#endif
-
 typedef struct MainVerb {
     const char *name, *help;
     int (*function)(int argc, char **argv);
@@ -71,7 +27,7 @@ static const MainVerb *main_verbs(void)
 static const MainVerb *main_find(const char *name)
 {
     for (const MainVerb *v = main_verbs(); v->name; v++)
-        if (v->function && strcmp(v->name, name) == 0) return v;
+        if (strcmp(v->name, name) == 0) return v;
     return NULL;
 }
 
@@ -83,7 +39,7 @@ static void main_usage(FILE *out)
         "Serves a large language model from many small workers: stations own ranges of layers,\n"
         "shards own ranges of the vocabulary, and none holds more than its slice.\n\n");
     for (const MainVerb *v = main_verbs(); v->name; v++)
-        if (v->function) fprintf(out, "  %-11s %s\n", v->name, v->help);
+        fprintf(out, "  %-11s %s\n", v->name, v->help);
     fprintf(
         out,
         "\nStart here:\n"
@@ -96,7 +52,7 @@ static int main_unknown(const char *name)
 {
     const char *near = NULL;
     for (const MainVerb *v = main_verbs(); v->name; v++)
-        if (v->function && options_near(name, v->name)) near = v->name;
+        if (options_near(name, v->name)) near = v->name;
     fprintf(stderr, "cobord: no such verb: ");
     options_print_safely(stderr, name);
     if (near) fprintf(stderr, ". Did you mean %s?\n", near);

@@ -47,7 +47,13 @@ static void options_help_option(const OptionSpec *spec)
 void options_help(const OptionVerb *verb)
 {
     printf("usage: cobord %s %s\n\n", verb->name, verb->usage);
-    if (verb->summary) printf("%s\n", verb->summary);
+    for (const char *line = verb->summary; line && *line;) {
+        char text[512];
+        size_t length = strcspn(line, "\n");
+        (void)snprintf(text, sizeof text, "%.*s", (int)length, line);
+        options_help_wrap(text, 0);
+        line += length + (line[length] == '\n');
+    }
     bool settings = false;
     if (verb->options[0] != OPTION_END) printf("\n");
     for (const OptionId *o = verb->options; *o != OPTION_END; o++) {
