@@ -20,31 +20,42 @@ enum { DROP_BYTES = 2 * KNOT_FILE_DROP_UNIT };
 
 /* --- where a fault is --- */
 
+/* A tensor that is damaged, by its own hash. */
+static Error knot_file_tensor_fault(const KnotFile *f, uint64_t from, uint64_t bytes, Why *why)
+{
+    const Knot *k = &f->knot;
+    for (uint32_t i = 0; i < k->tensor_count && k->tensor_hashes.bytes; i++) {
+        const KnotTensor *t = &k->tensors[i];
+        if (t->offset + t->bytes <= from || t->offset >= from + bytes) continue;
+        uint64_t wanted = bytes_load64(knot_file_payload(f, k->tensor_hashes.offset + 8 * (uint64_t)i));
+        if (hash_xxh64(knot_file_payload(f, t->offset), (size_t)t->bytes) == wanted) continue;
+        uint64_t first = t->offset < from ? from : t->offset, end = t->offset + t->bytes;
+        if (end > from + bytes) end = from + bytes;
+        return error_why(why, ERR_CHECKSUM, "%s, within its bytes %llu to %llu (%llu of the file)", t->name,
+                         (unsigned long long)(first - t->offset), (unsigned long long)(end - t->offset - 1),
+                         (unsigned long long)(k->payload_offset + first));
+    }
+    return OK;
+}
+
 /* What lies at a payload offset, or after it. */
-static const char *knot_file_name_at(const Knot *k, uint64_t offset, uint64_t *start)
+static const char *knot_file_name_at(const Knot *k, uint64_t offset)
 {
     for (uint32_t i = 0; i < k->tensor_count; i++)
-        if (offset < k->tensors[i].offset + k->tensors[i].bytes) {
-            *start = k->tensors[i].offset;
-            return k->tensors[i].name;
-        }
-    KnotSection s = k->tokenizer.bytes && offset < k->tokenizer.offset + k->tokenizer.bytes ? k->tokenizer
-                                                                                            : k->embedding_row_hashes;
-    *start = s.offset;
-    return s.offset == k->tokenizer.offset ? "the tokenizer section" : "the embedding row hash section";
+        if (offset < k->tensors[i].offset + k->tensors[i].bytes) return k->tensors[i].name;
+    if (offset < k->tokenizer.offset + k->tokenizer.bytes) return "the tokenizer section";
+    if (offset < k->embedding_row_hashes.offset + k->embedding_row_hashes.bytes) return "the embedding row hash section";
+    return "the tensor hash section";
 }
 
 static Error knot_file_block_fault(const KnotFile *f, uint64_t from, uint64_t bytes, Why *why)
 {
     const Knot *k = &f->knot;
-    uint64_t start, last_start, file_offset = k->payload_offset + from;
-    const char *name = knot_file_name_at(k, from, &start), *last = knot_file_name_at(k, from + bytes - 1, &last_start);
-    unsigned long long inside = start < from ? (unsigned long long)(from - start) : 0;
-    if (strcmp(name, last) == 0)
-        return error_why(why, ERR_CHECKSUM, "%s at byte %llu of it (the 256 KiB block at byte %llu of the file)", name, inside,
-                         (unsigned long long)file_offset);
-    return error_why(why, ERR_CHECKSUM, "%s at byte %llu of it, or what follows up to %s (the 256 KiB block at byte %llu of "
-                                        "the file)", name, inside, last, (unsigned long long)file_offset);
+    TRY(knot_file_tensor_fault(f, from, bytes, why));
+    const char *name = knot_file_name_at(k, from), *last = knot_file_name_at(k, from + bytes - 1);
+    return error_why(why, ERR_CHECKSUM, "%s%s%s or the padding there (the %llu bytes at byte %llu of the file)", name,
+                     strcmp(name, last) ? " to " : "", strcmp(name, last) ? last : "", (unsigned long long)bytes,
+                     (unsigned long long)(k->payload_offset + from));
 }
 
 /* --- passes --- */

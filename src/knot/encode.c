@@ -9,8 +9,8 @@
 
 enum { GROUP_ROWS = PANEL_ROWS };
 
-typedef enum EncodeState { STATE_HEADER, STATE_TENSORS, STATE_TOKENIZER, STATE_ROW_HASHES, STATE_BLOCK_HASHES, STATE_FLUSH,
-                           STATE_PATCH, STATE_DONE } EncodeState;
+typedef enum EncodeState { STATE_HEADER, STATE_TENSORS, STATE_TOKENIZER, STATE_ROW_HASHES, STATE_TENSOR_HASHES,
+                           STATE_BLOCK_HASHES, STATE_FLUSH, STATE_PATCH, STATE_DONE } EncodeState;
 
 struct Encoder {
     EncodePlan plan;
@@ -28,7 +28,8 @@ struct Encoder {
     uint64_t stage_start;     /* in the file */
     uint64_t hashed;          /* payload bytes whose blocks are in block_hashes */
     size_t written;           /* from the stage, by the last wish */
-    uint8_t *row_hashes, *block_hashes;
+    uint8_t *row_hashes, *tensor_hashes, *block_hashes;
+    HashStream64 tensor_hash; /* of the current tensor */
     uint8_t digits[KNOT_ID_DIGITS];
 };
 
@@ -131,7 +132,10 @@ static uint32_t encode_chunk_rows(const EncodeTensor *t, uint32_t rows_left)
 static void encode_wish_read(Encoder *e, EncodeWish *wish)
 {
     const EncodeTensor *t = encode_current(e);
-    if (e->row == 0) encode_stage_zeros(e, t->out.offset);
+    if (e->row == 0) {
+        encode_stage_zeros(e, t->out.offset);
+        hash_stream64_start(&e->tensor_hash);
+    }
     e->chunk_rows = encode_chunk_rows(t, t->out.rows - e->row);
     size_t bytes = (size_t)(e->chunk_rows * t->source_row_bytes);
     uint8_t *buffer = encode_converts(e, t) ? e->chunk : encode_stage_end(e);
@@ -196,6 +200,7 @@ static Error encode_chunk(Encoder *e, Why *why)
         Error error = (Error)e->group_faults[2 * (size_t)i + 1];
         if (error) return error_why(why, error, "tensor %s cannot be laid out", t->out.name);
     }
+    if (e->plan.version == 2) hash_stream64_update(&e->tensor_hash, out, (size_t)out_bytes);
     e->stage_used += (size_t)out_bytes;
     e->row += e->chunk_rows;
     e->chunk_rows = 0;
@@ -209,6 +214,7 @@ static Error encode_tensor_end(Encoder *e, Why *why)
     if (e->not_finite_rows)
         return error_why(why, ERR_NOT_FINITE, "tensor %s: %llu of %u rows have a scale or value that is not finite",
                          e->input.tensors[t->source].name, (unsigned long long)e->not_finite_rows, t->out.rows);
+    if (e->plan.version == 2) bytes_store64(e->tensor_hashes + 8 * (size_t)e->tensor, hash_stream64_end(&e->tensor_hash));
     e->tensor++;
     e->row = 0;
     if (e->tensor == e->plan.tensor_count) e->state = e->plan.version == 2 ? STATE_TOKENIZER : STATE_FLUSH;
@@ -254,7 +260,10 @@ static Error encode_advance(Encoder *e, EncodeWish *wish, bool *asks, Why *why)
         *asks = true;
         return OK;
     case STATE_TOKENIZER: encode_step_memory(e, e->input.vocab, e->plan.tokenizer, STATE_ROW_HASHES); return OK;
-    case STATE_ROW_HASHES: encode_step_memory(e, e->row_hashes, e->plan.row_hashes, STATE_BLOCK_HASHES); return OK;
+    case STATE_ROW_HASHES: encode_step_memory(e, e->row_hashes, e->plan.row_hashes, STATE_TENSOR_HASHES); return OK;
+    case STATE_TENSOR_HASHES:
+        encode_step_memory(e, e->tensor_hashes, e->plan.tensor_hashes, STATE_BLOCK_HASHES);
+        return OK;
     case STATE_BLOCK_HASHES:
         if (e->memory_done == 0) {
             encode_stage_zeros(e, e->plan.block_hashes.offset);
@@ -315,8 +324,9 @@ static Error encode_buffers(Encoder *e, Arena *arena, Why *why)
     e->chunk = arena_take(arena, (size_t)chunk_max);
     e->group_faults = ARENA_NEW(arena, uint32_t, 2 * (size_t)groups_max);
     e->row_hashes = arena_take(arena, (size_t)e->plan.row_hashes.bytes);
+    e->tensor_hashes = arena_take(arena, (size_t)e->plan.tensor_hashes.bytes);
     e->block_hashes = arena_take(arena, (size_t)e->plan.block_hashes.bytes);
-    if (e->stage && e->chunk && e->group_faults && e->row_hashes && e->block_hashes) return OK;
+    if (e->stage && e->chunk && e->group_faults && e->row_hashes && e->tensor_hashes && e->block_hashes) return OK;
     return error_why(why, ERR_MEMORY, "buffers of %zu and %llu bytes", e->stage_room, (unsigned long long)chunk_max);
 }
 

@@ -115,6 +115,8 @@ static Error encode_plan_offsets(const EncodeInput *in, EncodePlan *plan, Why *w
         plan->row_hashes.bytes = embedding ? 8 * (uint64_t)embedding->out.rows : 0;
         TRY(encode_plan_place(&at, KNOT_PART_ALIGNMENT, plan->tokenizer.bytes, &plan->tokenizer.offset, why));
         TRY(encode_plan_place(&at, KNOT_ALIGNMENT, plan->row_hashes.bytes, &plan->row_hashes.offset, why));
+        plan->tensor_hashes.bytes = 8 * (uint64_t)plan->tensor_count;
+        TRY(encode_plan_place(&at, KNOT_ALIGNMENT, plan->tensor_hashes.bytes, &plan->tensor_hashes.offset, why));
         TRY(encode_plan_place(&at, KNOT_ALIGNMENT, 0, &plan->block_hashes.offset, why));
         uint64_t covered = plan->block_hashes.offset;
         plan->block_hashes.bytes = 8 * ((covered + KNOT_HASH_BLOCK_BYTES - 1) / KNOT_HASH_BLOCK_BYTES);
@@ -211,6 +213,7 @@ static void encode_plan_emit(Emit *e, const EncodeInput *in, const EncodePlan *p
         encode_plan_member(e, "payload_bytes", plan->payload_bytes);
         encode_plan_section(e, "tokenizer", plan->tokenizer);
         encode_plan_section(e, "embedding_row_hashes", plan->row_hashes);
+        encode_plan_section(e, "tensor_hashes", plan->tensor_hashes);
         encode_plan_section(e, "block_hashes", plan->block_hashes);
         emit_text(e, ",");
     } else emit_text(e, "{");

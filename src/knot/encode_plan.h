@@ -17,7 +17,7 @@ typedef struct EncodePlan {
     unsigned version;
     EncodeTensor *tensors; /* by rising offset */
     uint32_t tensor_count;
-    KnotSection tokenizer, row_hashes, block_hashes;
+    KnotSection tokenizer, row_hashes, tensor_hashes, block_hashes;
     uint64_t payload_offset, payload_bytes;
     uint8_t *header; /* payload_offset bytes: everything before the payload, knot_id still zeros */
     size_t header_end;

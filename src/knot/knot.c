@@ -11,7 +11,7 @@
 #include "knot/members.h"
 #include "knot/ranges.h"
 
-enum { HEADER_FIXED_BYTES = 10, HEADER_MARKER = 0x40, HOLE_BYTES_MAX = KNOT_PART_ALIGNMENT - 1, SECTIONS = 3,
+enum { HEADER_FIXED_BYTES = 10, HEADER_MARKER = 0x40, HOLE_BYTES_MAX = KNOT_PART_ALIGNMENT - 1, SECTIONS = 4,
        TENSOR_TEXT_BYTES_MIN = 50 /* the shortest entry with all its members has 58 */ };
 
 static const char KNOT_ID_START[] = "{\"knot_id\":\"";
@@ -272,6 +272,7 @@ static Error knot_check_ranges(Knot *knot, Arena *scratch, Why *why)
     }
     count = knot_add_section(ranges, count, knot->tokenizer, "the tokenizer section");
     count = knot_add_section(ranges, count, knot->embedding_row_hashes, "the embedding row hash section");
+    count = knot_add_section(ranges, count, knot->tensor_hashes, "the tensor hash section");
     count = knot_add_section(ranges, count, knot->block_hashes, "the block hash section");
     ranges_sort(ranges, count);
     TRY(ranges_check(ranges, count, HOLE_BYTES_MAX, knot->payload_bytes, why));
@@ -304,6 +305,9 @@ static Error knot_check_hash_sections(const Knot *knot, Why *why)
                          (unsigned long long)knot->embedding_row_hashes.bytes, (unsigned long long)rows);
     if (embedding && embedding->layout != LAYOUT_ROWS)
         return error_why(why, ERR_FORMAT, "token_embd_weight must have the layout `rows`");
+    if (knot->tensor_hashes.bytes && knot->tensor_hashes.bytes != 8 * (uint64_t)knot->tensor_count)
+        return error_why(why, ERR_RANGE, "the tensor hash section has %llu bytes for %u tensors",
+                         (unsigned long long)knot->tensor_hashes.bytes, knot->tensor_count);
     uint64_t covered = knot->block_hashes.offset;
     uint64_t blocks = covered / KNOT_HASH_BLOCK_BYTES + (covered % KNOT_HASH_BLOCK_BYTES != 0);
     if (knot->block_hashes.bytes != blocks * 8 || knot->payload_bytes - covered != blocks * 8)
@@ -347,6 +351,7 @@ static Error knot_parse_v2(yyjson_val *root, const uint8_t *json, size_t json_by
                          (unsigned long long)knot->payload_bytes, (unsigned long long)stated);
     TRY(knot_section(root, "tokenizer", &knot->tokenizer, why));
     TRY(knot_section(root, "embedding_row_hashes", &knot->embedding_row_hashes, why));
+    TRY(knot_section(root, "tensor_hashes", &knot->tensor_hashes, why));
     TRY(knot_section(root, "block_hashes", &knot->block_hashes, why));
     return knot_check_hash_sections(knot, why);
 }

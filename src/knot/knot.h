@@ -74,6 +74,7 @@ typedef struct Knot {
     KnotSection tokenizer;
     KnotSection block_hashes;         /* u64 per KNOT_HASH_BLOCK_BYTES of payload before this section */
     KnotSection embedding_row_hashes; /* u64 per row of token_embd_weight */
+    KnotSection tensor_hashes;        /* u64 per tensor, in the order of `tensors`; may be absent */
     bool tied_head; /* output_weight repeats the values of token_embd_weight */
 } Knot;
 
