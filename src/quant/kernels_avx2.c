@@ -26,7 +26,17 @@ typedef struct Tile {
     const uint8_t *activation;
     size_t stride;
     float *acc; /* [tokens][16], at row 8 h */
+    bool ahead; /* the first tile that reads this block: it also fetches what comes 8 KB later */
 } Tile;
+
+enum { PREFETCH_BYTES = 8192 };
+UNPACK_INLINE void prefetch(const Tile *tile, const uint8_t *p, uint32_t bytes)
+{
+    if (!tile->ahead) return;
+    UNROLL
+    for (uint32_t at = 0; at < bytes; at += LINE_BYTES)
+        _mm_prefetch((const char *)(p + PREFETCH_BYTES + at), _MM_HINT_T0);
+}
 
 UNPACK_INLINE __m256i load_line(const uint8_t *lines, uint32_t line, uint32_t half)
 {
@@ -136,6 +146,7 @@ UNPACK_INLINE void sums_q8_0(const Tile *tile, uint32_t tokens, __m256i s[TILE_T
 UNPACK_INLINE void tile_32(BlockType type, const Tile *tile, uint32_t tokens)
 {
     __m256i s[TILE_TOKENS];
+    prefetch(tile, tile->block, panel_block_bytes(type));
     if (type == BLOCK_Q8_0) sums_q8_0(tile, tokens, s);
     else sums_32(type, tile, tokens, s);
     __m256 d = load_halves(tile->block + 2 * HALF_ROWS * tile->half);
@@ -270,6 +281,7 @@ UNPACK_INLINE void integers_256(BlockType type, const Tile *tile, const uint8_t 
             uint32_t j = 2 * p + s;
             __m256i scales = pair_of(pairs, per_sub ? p : j, tile->half, is_signed);
             if (type == BLOCK_Q2_K) scales = nibbles(scales);
+            prefetch(tile, lines + j * sub_bytes, sub_bytes);
             if (type == BLOCK_Q4_K) sub_q4_k(tile, lines + j * sub_bytes, scales, j, tokens, i);
             else sub_halves(type, tile, lines + j * sub_bytes, scales, j, tokens, i);
         }
@@ -279,10 +291,11 @@ UNPACK_INLINE void tile_256(BlockType type, const Tile *tile, uint32_t tokens)
 {
     const uint8_t *pairs = tile->block + HALVES_BYTES * (unpack_has_min(type) ? 2 : 1);
     __m256i i[TILE_TOKENS], j[TILE_TOKENS];
+    prefetch(tile, tile->block, panel_head_bytes(type));
+    if (unpack_has_min(type)) minimums(type, tile, pairs, tokens, j);
     integers_256(type, tile, pairs, tokens, i);
     __m256 d = load_halves(tile->block + 2 * HALF_ROWS * tile->half), dmin = _mm256_setzero_ps();
     if (unpack_has_min(type)) {
-        minimums(type, tile, pairs, tokens, j);
         dmin = load_halves(tile->block + HALVES_BYTES + 2 * HALF_ROWS * tile->half);
     }
     UNROLL
@@ -311,12 +324,13 @@ UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t c
     float acc[KERNEL_TOKENS_MAX * PANEL_ROWS] = {0};
     for (uint32_t b = 0; b < cols / (is_256 ? 256 : 32); b++, panel += panel_block_bytes(type), activations += step)
         for (uint32_t half = 0; half < 2; half++) {
-            Tile tile = {panel, half, activations, stride, acc + HALF_ROWS * half};
+            Tile tile = {panel, half, activations, stride, acc + HALF_ROWS * half, half == 0};
             uint32_t left = tokens;
             for (; left >= TILE_TOKENS; left -= TILE_TOKENS) {
                 tile_any(type, &tile, TILE_TOKENS);
                 tile.activation += TILE_TOKENS * stride;
                 tile.acc += TILE_TOKENS * PANEL_ROWS;
+                tile.ahead = false;
             }
             if (left == 1) tile_any(type, &tile, 1);
             if (left == 2) tile_any(type, &tile, 2);

@@ -74,6 +74,15 @@ UNPACK_INLINE __m512i dot(__m512i start, const __m512i w[], const uint8_t *q, ui
     return start;
 }
 
+/* Software prefetch in small steps, one per stretch of lines that is about to be read: measured on Zen 5 it lifts one
+ * thread from 20..35 GB/s to what memory gives (40..47), for any number of tokens; in bursts of a block it does not. */
+enum { PREFETCH_BYTES = 8192 };
+UNPACK_INLINE void prefetch(const uint8_t *p, uint32_t bytes)
+{
+    UNROLL
+    for (uint32_t at = 0; at < bytes; at += LINE_BYTES) _mm_prefetch((const char *)(p + PREFETCH_BYTES + at), _MM_HINT_T0);
+}
+
 /* ---- blocks of 32 ---- */
 
 UNPACK_INLINE __m512i zero_start_32(BlockType type, const uint8_t *a)
@@ -215,6 +224,7 @@ UNPACK_INLINE void integers_256(BlockType type, const uint8_t *block, const uint
     for (uint32_t t = 0; t < tokens; t++) i[t] = _mm512_setzero_si512();
     for (uint32_t n = 0; n < (per_sub ? 4 : 8); n++) {
         __m512i scales = pair_of(type, pairs, n);
+        prefetch(lines + n * sub_bytes * (per_sub ? 2 : 1), sub_bytes * (per_sub ? 2 : 1));
         if (type == BLOCK_Q2_K) scales = nibbles(scales);
         if (per_sub) two_subs(type, lines + 2 * n * sub_bytes, scales, n, rows, narrow, tokens, i);
         else two_halves(type, lines + n * sub_bytes, scales, n, rows, tokens, i);
@@ -226,15 +236,14 @@ UNPACK_INLINE void tile_256(BlockType type, const uint8_t *block, Rows rows, uin
     const uint8_t *pairs = block + HALVES_BYTES * (unpack_has_min(type) ? 2 : 1);
     bool wide = (type == BLOCK_Q4_K || type == BLOCK_Q5_K) && is_wide(rows, tokens);
     __m512i i[KERNEL_TOKENS_MAX];
-    __m512 j[KERNEL_TOKENS_MAX];
-    if (type == BLOCK_Q4_K && !wide) integers_256(type, block, pairs, rows, true, tokens, i);
-    else integers_256(type, block, pairs, rows, false, tokens, i);
-    __m512 d = load_halves(block), dmin = _mm512_setzero_ps();
-    if (unpack_has_min(type)) {
+    __m512 j[KERNEL_TOKENS_MAX], d = load_halves(block), dmin = _mm512_setzero_ps();
+    if (unpack_has_min(type)) { /* first, because it comes first in memory */
         dmin = load_halves(block + HALVES_BYTES);
         if (wide) minimums(type, pairs, rows, true, tokens, j);
         else minimums(type, pairs, rows, false, tokens, j);
     }
+    if (type == BLOCK_Q4_K && !wide) integers_256(type, block, pairs, rows, true, tokens, i);
+    else integers_256(type, block, pairs, rows, false, tokens, i);
     UNROLL
     for (uint32_t t = 0; t < tokens; t++) {
         __m512 step = _mm512_mul_ps(d, _mm512_cvtepi32_ps(i[t]));
@@ -264,14 +273,6 @@ UNPACK_INLINE void tile_float(BlockType type, const uint8_t *column, Rows rows, 
 /* ---- panels ---- */
 
 /* From this many tokens on a kernel computes longer than memory takes, and the hardware's own prefetch falls behind. */
-enum { PREFETCH_TOKENS = 5, PREFETCH_BYTES = 4096 };
-
-UNPACK_INLINE void prefetch_block(const uint8_t *block, uint32_t bytes)
-{
-    for (uint32_t at = 0; at < bytes; at += LINE_BYTES)
-        _mm_prefetch((const char *)(block + PREFETCH_BYTES + at), _MM_HINT_T0);
-}
-
 UNPACK_INLINE void panel_tokens(BlockType type, const uint8_t *panel, uint32_t cols, Rows rows, uint32_t tokens,
                                 float *out, size_t out_stride)
 {
@@ -282,7 +283,8 @@ UNPACK_INLINE void panel_tokens(BlockType type, const uint8_t *panel, uint32_t c
     UNROLL
     for (uint32_t t = 0; t < tokens; t++) acc[t] = _mm512_setzero_ps();
     for (uint32_t b = cols / elements; b; b--, panel += block_bytes, rows.first += step) {
-        if (elements != 1 && tokens >= PREFETCH_TOKENS) prefetch_block(panel, block_bytes);
+        if (elements == 32) prefetch(panel, block_bytes);
+        if (elements == 256) prefetch(panel, panel_head_bytes(type));
         if (elements == 1) tile_float(type, panel, rows, tokens, acc);
         else if (elements == 32) tile_32(type, panel, rows, tokens, acc);
         else tile_256(type, panel, rows, tokens, acc);

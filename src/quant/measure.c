@@ -114,7 +114,7 @@ Error measure_product(const Kernels *kernels, const MeasureShape *shape, uint8_t
 
 /* ---- raw reading ---- */
 
-enum { READ_ITEM_BYTES = 256 * 1024, READ_LANES = 16 };
+enum { READ_ITEM_BYTES = 256 * 1024, READ_LANES = 16, READ_AHEAD_BYTES = 8192 };
 
 typedef struct Read {
     const uint8_t *memory;
@@ -128,8 +128,11 @@ static void read_item(void *argument, uint32_t item, uint32_t worker)
     size_t first = (size_t)item * READ_ITEM_BYTES, last = first + READ_ITEM_BYTES;
     if (last > read->bytes) last = read->bytes;
     uint64_t lanes[READ_LANES] = {0};
-    for (size_t at = first; at + 8 * READ_LANES <= last; at += 8 * READ_LANES)
+    for (size_t at = first; at + 8 * READ_LANES <= last; at += 8 * READ_LANES) {
+        __builtin_prefetch(read->memory + at + READ_AHEAD_BYTES);
+        __builtin_prefetch(read->memory + at + READ_AHEAD_BYTES + 64);
         for (size_t i = 0; i < READ_LANES; i++) lanes[i] ^= bytes_load64(read->memory + at + 8 * i);
+    }
     for (size_t i = 0; i < READ_LANES; i++) read->sums[worker][0] += lanes[i];
 }
 
