@@ -2,6 +2,7 @@
 # WebAssembly modules of the pure rooms. Both have no imports: whatever a room would need from outside fails the build.
 #   rooms.wasm   every function of every pure room, nothing left out: shows that they link
 #   cobord.wasm  what workers/*.c export, and what that needs (when there is workers/)
+#   kernels_check.wasm  a test
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 execute_process(COMMAND ${CMAKE_C_COMPILER} --target=wasm32-wasi -print-libgcc-file-name
     OUTPUT_VARIABLE builtins OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -41,3 +42,7 @@ if(worker_sources)
     # 124 MiB: what is left of a worker's 128 MB (122 MiB) is JavaScript's, and budgets below it are the plan's to keep.
     target_link_options(cobord PRIVATE --strip-debug --max-memory=130023424)
 endif()
+
+# The kernels beside the reference: tests/system/wasm_test.py runs it under Node.
+cobord_add_module(kernels_check tests/wasm/kernels_check.c)
+target_link_options(kernels_check PRIVATE --strip-debug)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Runs a knot through the WebAssembly module in one instance: every role, fed from any source of bytes.
  *
- *   const model = await Cobord.open({module, source, memory, stations, shards, ...});
+ *   const model = Cobord.open({module, source, memory, stations, shards, ...});
  *   model.score(ids, top, position => ...);
  *
  * `source` is {bytes, read(into, offset)}: fills the Uint8Array `into` from file offset `offset`. This file decides
@@ -27,10 +27,11 @@ export class Cobord {
     static open({ module, source, memory = 96 << 20, stations = 0, shards = 0, context = 0, chunk = 0, logitRows = 0,
                   sessions = 0, cache = CACHE.f16, isa = ISA.simd128 }) {
         const model = new Cobord(new WebAssembly.Instance(module, {}), source);
-        const x = model.#x;
+        const x = model.#x, solo = 1;
         model.#check(x.cobord_open(BigInt(source.bytes)));
         model.#run();
-        model.#check(x.cobord_plan(BigInt(memory), stations, shards, context, chunk, logitRows, sessions, cache, isa, 1));
+        model.#check(x.cobord_plan(BigInt(memory), stations, shards, context, chunk, logitRows, sessions, cache, isa,
+                                   solo));
         model.#check(x.cobord_build(0, model.figures().roles));
         model.#run();
         model.counters = { phase_loads: 0, phase_evictions: 0, tiles: 0, weight_bytes_read: 0 };
@@ -45,8 +46,8 @@ export class Cobord {
         return figures;
     }
 
-    /* The logits of every position of a fresh sequence: calls visit({top, logsumexp}) per position; returns XXH3-64 over
-     * all logits in hexadecimal. */
+    /* The logits of every position of a fresh sequence: calls visit({top, logsumexp}) per position; returns XXH3-64
+     * over all logits in hexadecimal. */
     score(ids, top, visit) {
         const { chunk, logit_rows, shards } = this.figures(), x = this.#x;
         x.cobord_hash_start();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What JavaScript sees of the module: numbers in, numbers out. Addresses are byte offsets into the memory that the module
- * exports; 64-bit numbers are BigInt. No function blocks, allocates or calls out; the module has no imports.
+/* What JavaScript sees of the module: numbers in, numbers out. Addresses are byte offsets into the memory that the
+ * module exports; 64-bit numbers are BigInt. No function blocks, allocates or calls out; the module has no imports.
  *
- *   cobord_open(file bytes)  loop                    loop: while ((kind = cobord_next()) != DONE) copy what the wish says
+ *   cobord_open(file bytes)  loop              loop: while ((kind = cobord_next()) != DONE) copy what the wish says
  *   cobord_plan(...)
  *   cobord_build(first, last) loop
  *   per chunk:  ids at cobord_ids()
@@ -222,8 +222,14 @@ EXPORT(top) Error exports_top(uint32_t shard, uint32_t row, uint32_t k)
     return OK;
 }
 EXPORT(top_count) uint32_t exports_top_count(void) { return instance.best_count; }
-EXPORT(top_id) uint32_t exports_top_id(uint32_t i) { return i < instance.best_count ? instance.frame.best[i].id : 0; }
-EXPORT(top_logit) float exports_top_logit(uint32_t i) { return i < instance.best_count ? instance.frame.best[i].logit : 0; }
+EXPORT(top_id) uint32_t exports_top_id(uint32_t i)
+{
+    return i < instance.best_count ? instance.frame.best[i].id : 0;
+}
+EXPORT(top_logit) float exports_top_logit(uint32_t i)
+{
+    return i < instance.best_count ? instance.frame.best[i].logit : 0;
+}
 EXPORT(top_log_sum) double exports_top_log_sum(void) { return logsum_log(&instance.sum); }
 
 /* ---- XXH3-64 over logits ------------------------------------------------------------------------------------- */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One WebAssembly instance: a knot's header, a plan, and the roles that were built here, all or one of them.
  *
- * The host outside (JavaScript) has the bytes of the file; the instance has all decisions. Everything that needs bytes is
- * an operation that the host drives with one loop, whatever the operation is:
+ * The host outside (JavaScript) has the bytes of the file; the instance has all decisions. Everything that needs
+ * bytes is an operation that the host drives with one loop, whatever the operation is:
  *
  *   begin (open, build, embed, forward, logits)
  *      |
  *      v
  *   next ----> LOAD, EVICT     a phase starts, ends: nothing to copy
- *      ^  ---> TILE            the host copies `bytes` bytes at file offset `offset` to `address`; 0 bytes when they are here
- *      |         |             already
+ *      ^  ---> TILE            the host copies `bytes` bytes at file offset `offset` to `address`; 0 bytes when they
+ *      |         |             are here already
  *      +---------+
  *      |  ---> DONE            the results are in the frame's buffers
  *      +-----> FAILED          instance_error, instance_why; the operation is over
@@ -83,7 +83,7 @@ typedef struct Instance {
     Why why;
 } Instance;
 
-/* Errors  those of the rooms; ERR_USAGE when calls come in the wrong order; ERR_MEMORY when the module's limit is reached. */
+/* Errors  those of the rooms; ERR_USAGE when calls come in the wrong order; ERR_MEMORY beyond the module's limit. */
 MUST_CHECK Error instance_open(Instance *in, uint64_t file_bytes);
 /* `request` without knot, hyper, solo, process_bytes. Solo when all roles share this instance's budget. */
 MUST_CHECK Error instance_plan(Instance *in, const PlanRequest *request, bool solo);

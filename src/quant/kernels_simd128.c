@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* WebAssembly SIMD: 4 rows (a quarter of a panel line, a *chunk*) in one vector, a few chunks x tokens at a time.
  *
- *   line chunk (16 B):  | row 0: e0 e1 e2 e3 | row 1: .. | row 2: .. | row 3: .. |      as 16-bit lanes: e0 | e1 << 8, ..
+ *   line chunk (16 B):  | row 0: e0 e1 e2 e3 | row 1: .. | row 2: .. | row 3: .. |      16-bit lanes: e0 | e1 << 8, ..
  *
  * A mask takes e0 and e2 of every row as 16-bit numbers, a shift e1 and e3: widening costs no shuffle, and
- * i32x4.dot_i16x8 with the activations (a0, a2) or (a1, a3) in every lane leaves one 32-bit sum per row. Nibbles, two-bit and
- * one-bit lines are taken apart by the same shifts. Sums are exact in 32 bits, so nothing saturates or starts negative.
+ * i32x4.dot_i16x8 with the activations (a0, a2) or (a1, a3) in every lane leaves one 32-bit sum per row. Nibbles,
+ * two-bit and one-bit lines are taken apart by the same shifts. Sums are exact in 32 bits: nothing saturates.
  *
  * The activations of a block are widened once per panel: for 16 elements | pairs 0 2, 4 6, .. | pairs 1 3, 5 7, .. |.
  * Functions named tile_ are inlined with constant type, chunks and tokens. */
@@ -17,7 +17,7 @@
 #include "quant/quantize_simd128.h"
 #include "quant/unroll.h"
 
-enum { CHUNK_ROWS = 4, CHUNKS = PANEL_ROWS / CHUNK_ROWS, CHUNK_BYTES = 16, TILE_CHUNKS = 4, TILE_TOKENS = 4 };
+enum { CHUNK_ROWS = 4, CHUNKS = PANEL_ROWS / CHUNK_ROWS, CHUNK_BYTES = 16, TILE_CHUNKS = 4, TILE_TOKENS = 2 };
 
 /* Where one tile reads and adds: a block from its first chunk on, activations of its first token at this block. */
 typedef struct Tile {
@@ -189,8 +189,8 @@ UNPACK_INLINE v128_t pair_part(v128_t pair, uint32_t which)
 }
 
 /* i += (scale k) s, where the scales are the `which`-th of pair p and k is that of sub j. */
-UNPACK_INLINE void add_scaled(BlockType type, const Tile *tile, const uint8_t *pairs, uint32_t p, uint32_t which, uint32_t j,
-                              const Sums *s, uint32_t chunks, uint32_t tokens, Sums *i)
+UNPACK_INLINE void add_scaled(BlockType type, const Tile *tile, const uint8_t *pairs, uint32_t p, uint32_t which,
+                              uint32_t j, const Sums *s, uint32_t chunks, uint32_t tokens, Sums *i)
 {
     UNROLL
     for (uint32_t c = 0; c < chunks; c++) {
@@ -310,8 +310,15 @@ UNPACK_INLINE void tile_256(BlockType type, const Tile *tile, uint32_t chunks, u
 
 /* ---- panels of blocks ---------------------------------------------------------------------------------------- */
 
-UNPACK_INLINE void tile_any(BlockType type, Tile tile, uint32_t chunks, uint32_t tokens)
+/* Measured with V8: more chunks would spill where elements take more steps to make. */
+UNPACK_INLINE uint32_t tile_chunks(BlockType type)
 {
+    return type == BLOCK_Q4_0 || type == BLOCK_Q4_1 ? TILE_CHUNKS : 2;
+}
+
+UNPACK_INLINE void tile_any(BlockType type, Tile tile, uint32_t tokens)
+{
+    uint32_t chunks = tile_chunks(type);
     for (tile.chunk = 0; tile.chunk < CHUNKS; tile.chunk += chunks, tile.acc += CHUNK_ROWS * chunks) {
         if (unpack_scale_count(type)) tile_256(type, &tile, chunks, tokens);
         else tile_32(type, &tile, chunks, tokens);
@@ -322,19 +329,12 @@ UNPACK_INLINE void tile_any(BlockType type, Tile tile, uint32_t chunks, uint32_t
 UNPACK_INLINE void block_tokens(BlockType type, Tile tile, uint32_t tokens)
 {
     for (; tokens >= TILE_TOKENS; tokens -= TILE_TOKENS) {
-        tile_any(type, tile, 1, TILE_TOKENS);
+        tile_any(type, tile, TILE_TOKENS);
         tile.activation += TILE_TOKENS * tile.stride;
         tile.wide += TILE_TOKENS * tile.wide_stride;
         tile.acc += TILE_TOKENS * PANEL_ROWS;
     }
-    if (tokens >= 2) {
-        tile_any(type, tile, 2, 2);
-        tile.activation += 2 * tile.stride;
-        tile.wide += 2 * tile.wide_stride;
-        tile.acc += 2 * PANEL_ROWS;
-        tokens -= 2;
-    }
-    if (tokens) tile_any(type, tile, unpack_scale_count(type) == 16 ? 2 : 4, 1);
+    if (tokens) tile_any(type, tile, 1);
 }
 
 UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t cols, const uint8_t *activations,

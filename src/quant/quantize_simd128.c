@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* docs/format/numerics.md, section 3, 32 elements at a time.
  *
- * Rounding is the reference's: adding 1.5 * 2^23 leaves the nearest even integer in the low bits. Sums of neighbours come as
- * int16 (elements 0 1 | elements 2 3 of a group), which are the lanes that activation.h stores. */
+ * Rounding is the reference's: adding 1.5 * 2^23 leaves the nearest even integer in the low bits. Sums of neighbours
+ * come as int16 (elements 0 1 | elements 2 3 of a group), which are the lanes that activation.h stores. */
 #include "quant/quantize_simd128.h"
 
 #include <stdbool.h>

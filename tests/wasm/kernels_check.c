@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The WebAssembly kernels and quantizers against the reference, inside a module that kernels_check.mjs calls. Random and
+ * extreme rows, activations that vary, blocks of zeros, infinities; panels at any address; guard floats. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../kernel/random_blocks.h"
+#include "quant/activation.h"
+#include "quant/kernels.h"
+
+#define EXPORT(name) __attribute__((export_name(#name)))
+#pragma clang diagnostic ignored "-Wmissing-prototypes" /* nothing in C calls these */
+
+enum { COLS_MAX = 2048, ROW_BYTES_MAX = COLS_MAX * 4, GUARD = 5, OUT_STRIDE = PANEL_ROWS + GUARD, POISON = 0x7fc12345 };
+
+static uint8_t rows[PANEL_ROWS * ROW_BYTES_MAX], panel[PANEL_ROWS * ROW_BYTES_MAX + 64];
+static float x[KERNEL_TOKENS_MAX][COLS_MAX];
+static _Alignas(64) uint8_t activations[KERNEL_TOKENS_MAX * COLS_MAX * 4];
+static _Alignas(64) uint8_t expected_activations[KERNEL_TOKENS_MAX * COLS_MAX * 4];
+static uint32_t expected[KERNEL_TOKENS_MAX * OUT_STRIDE], got[KERNEL_TOKENS_MAX * OUT_STRIDE];
+
+EXPORT(types) uint32_t check_types(void) { return ALL_TYPES_COUNT; }
+EXPORT(type_name) const char *check_type_name(uint32_t type) { return block_traits(ALL_TYPES[type])->name; }
+EXPORT(block) uint32_t check_block(uint32_t type) { return block_traits(ALL_TYPES[type])->elements; }
+
+/* How activations are made: 0 normal, 1 all the largest (sums at their bounds), 2 with zero and tiny blocks, 3 with
+ * infinity and NaN, 4 flat: every number of a block nearly the same, so that k reaches 15 everywhere. */
+static void make_x(Random *r, uint32_t cols, uint32_t kind)
+{
+    for (uint32_t t = 0; t < KERNEL_TOKENS_MAX; t++)
+        for (uint32_t c = 0; c < cols; c++) {
+            float v = random_normal(r);
+            if (kind == 1) v = t & 1 ? -3.0f : 3.0f;
+            if (kind == 2 && (c / 32 + t) % 3 == 0) v = c / 32 % 2 ? 0.0f : v * 0x1p-120f;
+            if (kind == 4) v = (random_next(r) & 7 ? 1.0f : 0.98f) * (t & 1 ? -1.0f : 1.0f);
+            x[t][c] = v;
+        }
+    if (kind != 3) return;
+    x[1][cols / 2] = __builtin_inff();
+    x[2][0] = __builtin_nanf("");
+}
+
+static bool make_panel(Random *r, BlockType type, uint32_t cols, uint32_t fill, uint32_t shift)
+{
+    uint64_t row_bytes;
+    if (block_row_bytes(type, cols, &row_bytes, NULL) != OK || row_bytes > ROW_BYTES_MAX) return false;
+    for (uint32_t row = 0; row < PANEL_ROWS; row++) {
+        uint8_t *to = rows + row * row_bytes;
+        if (fill > 1) random_row(r, type, cols, to);
+        else extreme_row(type, cols, fill ? 0xff : 0, to);
+    }
+    return layout_panel_from_rows(type, rows, PANEL_ROWS, cols, panel + shift, NULL) == OK;
+}
+
+static bool is_nan(uint32_t bits) { return (bits & 0x7fffffff) > 0x7f800000; }
+
+/* Which NaN is not specified. */
+static bool same(uint32_t tokens)
+{
+    for (uint32_t i = 0; i < KERNEL_TOKENS_MAX * OUT_STRIDE; i++) {
+        bool outside = i / OUT_STRIDE >= tokens || i % OUT_STRIDE >= PANEL_ROWS;
+        bool equal = got[i] == expected[i] || (is_nan(got[i]) && is_nan(expected[i]));
+        if (outside ? got[i] != POISON : !equal) return false;
+    }
+    return true;
+}
+
+/* 0: the same bits; 1: activations differ; 2: products differ; 3: the case cannot be made. */
+EXPORT(check)
+uint32_t check(uint32_t type_index, uint32_t cols, uint32_t tokens, uint32_t kind, uint32_t fill, uint32_t shift,
+               uint32_t seed)
+{
+    BlockType type = ALL_TYPES[type_index];
+    ActivationForm form = kernels_activation_form(type);
+    const Kernels *scalar = kernels_for(ISA_SCALAR), *simd = kernels_for(ISA_SIMD128);
+    size_t stride = kernels_activation_row_bytes(form, cols);
+    Random r = {seed + type};
+    if (!simd || !stride || cols > COLS_MAX || tokens > KERNEL_TOKENS_MAX) return 3;
+    if (!make_panel(&r, type, cols, fill, shift)) return 3;
+    make_x(&r, cols, kind);
+    memset(expected_activations, 0x55, sizeof activations);
+    memset(activations, 0x55, sizeof activations);
+    for (uint32_t t = 0; t < tokens; t++) {
+        scalar->quantize[form](x[t], cols, expected_activations + t * stride);
+        simd->quantize[form](x[t], cols, activations + t * stride);
+    }
+    if (memcmp(activations, expected_activations, sizeof activations) != 0) return 1;
+    for (uint32_t i = 0; i < KERNEL_TOKENS_MAX * OUT_STRIDE; i++) expected[i] = got[i] = POISON;
+    scalar->panel[type](panel + shift, cols, activations, stride, tokens, (float *)(void *)expected, OUT_STRIDE);
+    simd->panel[type](panel + shift, cols, activations, stride, tokens, (float *)(void *)got, OUT_STRIDE);
+    return same(tokens) ? 0 : 2;
+}
+
+/* Multiplies the panel of the last check again and again; returns its bytes. */
+EXPORT(repeat)
+uint32_t check_repeat(uint32_t type_index, uint32_t cols, uint32_t tokens, uint32_t is_simd, uint32_t times)
+{
+    BlockType type = ALL_TYPES[type_index];
+    const Kernels *k = kernels_for(is_simd ? ISA_SIMD128 : ISA_SCALAR);
+    size_t stride = kernels_activation_row_bytes(kernels_activation_form(type), cols);
+    uint64_t bytes = 0;
+    if (layout_panel_bytes(type, cols, &bytes, NULL) != OK) return 0;
+    for (uint32_t i = 0; i < times; i++)
+        k->panel[type](panel, cols, activations, stride, tokens, (float *)(void *)got, OUT_STRIDE);
+    return (uint32_t)bytes;
+}
