@@ -3,7 +3,7 @@
  *
  * "Queries" are the rows' heads of this group, row-major: query i is head i % group of row i / group. Scratch:
  *
- *   expanded [64][dim]          a block's keys, then its values, as floats (f16 with few queries does without)
+ *   expanded [64][dim]          a block's keys, then its values, as floats (few queries do without)
  *   packed   [tiles][dim][TILE] the queries, so that a tile's next coefficients lie together
  *   weights  [queries][64]      scores, then weights
  *   m, l, c  [queries]          running maximum, running sum, this block's correction
@@ -14,7 +14,18 @@
 #define COBORD_MODEL_OPS_ATTENTION_BODY_H
 #ifdef OPS_LANES /* nothing without the machine */
 
-enum { OPS_FLOATS, OPS_HALVES, OPS_SOURCES }; /* how a tile's keys or values are stored */
+/* How the keys or values that a tile reads are stored: expanded, or as in the cache. Reading bytes without expanding
+ * them first pays where one instruction turns 16 of them into integers, and nowhere else. */
+#ifdef OPS_READS_BYTES
+enum { OPS_FLOATS, OPS_HALVES, OPS_BYTES, OPS_SOURCES };
+#else
+enum { OPS_FLOATS, OPS_HALVES, OPS_SOURCES, OPS_BYTES = OPS_FLOATS };
+#endif
+
+typedef struct OpsSide {
+    const void *data;
+    const float *scale; /* OPS_BYTES only */
+} OpsSide;
 
 typedef struct OpsAttention {
     const AttentionRows *job;
@@ -38,10 +49,20 @@ static OpsSpan ops_attention_span(const AttentionRows *job, uint32_t row, uint32
     return (OpsSpan){first > base ? first - base : 0, last < OPS_POSITIONS - 1 ? last : OPS_POSITIONS - 1};
 }
 
-OPS_INLINE Vec ops_source_load(const void *base, size_t index, const int source)
+OPS_INLINE Vec ops_key_load(OpsSide k, uint32_t d, uint32_t p, const int source)
 {
-    if (source == OPS_HALVES) return OPS_VEC_FROM_F16((const uint16_t *)base + index);
-    return ops_vec_load((const float *)base + index);
+    size_t at = (size_t)d * OPS_POSITIONS + p;
+    if (source == OPS_FLOATS) return ops_vec_load((const float *)k.data + at);
+    if (source == OPS_HALVES) return OPS_VEC_FROM_F16((const uint16_t *)k.data + at);
+    return ops_vec_load(k.scale + (size_t)(d / OPS_SCALE_DIMS) * OPS_POSITIONS + p) *
+           OPS_VEC_FROM_BYTES((const int8_t *)k.data + at);
+}
+
+OPS_INLINE Vec ops_value_load(OpsSide v, size_t at, const int source)
+{
+    if (source == OPS_FLOATS) return ops_vec_load((const float *)v.data + at);
+    if (source == OPS_HALVES) return OPS_VEC_FROM_F16((const uint16_t *)v.data + at);
+    return ops_vec_all(v.scale[at / OPS_SCALE_DIMS]) * OPS_VEC_FROM_BYTES((const int8_t *)v.data + at);
 }
 
 /* What the memory should fetch while something else is computed: a kernel touches one line of it per line of its own.
@@ -52,7 +73,7 @@ OPS_INLINE void ops_fetch(const uint8_t *ahead, size_t element, const int source
 }
 
 /* scores[i][p] = scale * sum over d of q[d][i] * k[d][p], for i < n and all p of the block. */
-OPS_INLINE void ops_score_tile(const void *k, const float *q, uint32_t dim, float scale, float *scores,
+OPS_INLINE void ops_score_tile(OpsSide k, const float *q, uint32_t dim, float scale, float *scores,
                                const uint8_t *ahead, const int n, const int source)
 {
     for (uint32_t p = 0; p < OPS_POSITIONS; p += OPS_SCORE_VECTORS * OPS_LANES) {
@@ -61,7 +82,7 @@ OPS_INLINE void ops_score_tile(const void *k, const float *q, uint32_t dim, floa
             Vec key[OPS_SCORE_VECTORS];
             OPS_UNROLL
             for (int v = 0; v < OPS_SCORE_VECTORS; v++)
-                key[v] = ops_source_load(k, (size_t)d * OPS_POSITIONS + p + v * OPS_LANES, source);
+                key[v] = ops_key_load(k, d, p + (uint32_t)v * OPS_LANES, source);
             OPS_UNROLL
             for (int v = 0; v < OPS_SCORE_VECTORS; v += 32 / OPS_LANES)
                 ops_fetch(ahead, (size_t)d * OPS_POSITIONS + p + v * OPS_LANES, source);
@@ -82,7 +103,7 @@ OPS_INLINE void ops_score_tile(const void *k, const float *q, uint32_t dim, floa
 }
 
 /* out[i][d] += weight[i][p] * v[p][d] for p = first..last in order, for `vectors` vectors of dims from `d`. */
-OPS_INLINE void ops_value_columns(const void *values, const float *weights, uint32_t dim, uint32_t d,
+OPS_INLINE void ops_value_columns(OpsSide values, const float *weights, uint32_t dim, uint32_t d,
                                   OpsSpan span, float *const *out, const uint8_t *ahead, const int n,
                                   const int source, const int vectors)
 {
@@ -96,7 +117,7 @@ OPS_INLINE void ops_value_columns(const void *values, const float *weights, uint
         Vec value[OPS_VALUE_VECTORS];
         OPS_UNROLL
         for (int v = 0; v < vectors; v++)
-            value[v] = ops_source_load(values, (size_t)p * dim + d + v * OPS_LANES, source);
+            value[v] = ops_value_load(values, (size_t)p * dim + d + (size_t)v * OPS_LANES, source);
         OPS_UNROLL
         for (int v = 0; v < vectors; v += 32 / OPS_LANES)
             ops_fetch(ahead, (size_t)p * dim + d + v * OPS_LANES, source);
@@ -114,7 +135,7 @@ OPS_INLINE void ops_value_columns(const void *values, const float *weights, uint
     }
 }
 
-OPS_INLINE void ops_value_tile(const void *values, const float *weights, uint32_t dim, OpsSpan span,
+OPS_INLINE void ops_value_tile(OpsSide values, const float *weights, uint32_t dim, OpsSpan span,
                                float *const *out, const uint8_t *ahead, const int n, const int source)
 {
     uint32_t d = 0;
@@ -123,24 +144,30 @@ OPS_INLINE void ops_value_tile(const void *values, const float *weights, uint32_
     for (; d < dim; d += OPS_LANES) ops_value_columns(values, weights, dim, d, span, out, ahead, n, source, 1);
 }
 
-typedef void (*OpsScore)(const void *k, const float *q, uint32_t dim, float scale, float *scores,
+typedef void (*OpsScore)(OpsSide k, const float *q, uint32_t dim, float scale, float *scores,
                          const uint8_t *ahead);
-typedef void (*OpsValue)(const void *values, const float *weights, uint32_t dim, OpsSpan span,
+typedef void (*OpsValue)(OpsSide values, const float *weights, uint32_t dim, OpsSpan span,
                          float *const *out, const uint8_t *ahead);
 
 /* One function per number of queries and source, so that every inner loop is straight code over registers. */
 #define OPS_INSTANCE(n, source)                                                                                \
-    static void ops_score_##n##_##source(const void *k, const float *q, uint32_t dim, float scale,             \
+    static void ops_score_##n##_##source(OpsSide k, const float *q, uint32_t dim, float scale,             \
                                          float *scores, const uint8_t *ahead)                                  \
     {                                                                                                          \
         ops_score_tile(k, q, dim, scale, scores, ahead, n, source);                                            \
     }                                                                                                          \
-    static void ops_value_##n##_##source(const void *values, const float *weights, uint32_t dim, OpsSpan span, \
+    static void ops_value_##n##_##source(OpsSide values, const float *weights, uint32_t dim, OpsSpan span, \
                                          float *const *out, const uint8_t *ahead)                              \
     {                                                                                                          \
         ops_value_tile(values, weights, dim, span, out, ahead, n, source);                                     \
     }
+#ifdef OPS_READS_BYTES
+#define OPS_INSTANCES(n) OPS_INSTANCE(n, 0) OPS_INSTANCE(n, 1) OPS_INSTANCE(n, 2)
+#define OPS_ROWS(kind) OPS_ROW(kind, 0), OPS_ROW(kind, 1), OPS_ROW(kind, 2)
+#else
 #define OPS_INSTANCES(n) OPS_INSTANCE(n, 0) OPS_INSTANCE(n, 1)
+#define OPS_ROWS(kind) OPS_ROW(kind, 0), OPS_ROW(kind, 1)
+#endif
 OPS_INSTANCES(1)
 OPS_INSTANCES(2)
 OPS_INSTANCES(3)
@@ -150,29 +177,16 @@ OPS_INSTANCES(5)
 OPS_INSTANCES(6)
 #endif
 
-static const OpsScore OPS_SCORE[OPS_SOURCES][OPS_TILE + 1] = {
-    {NULL, ops_score_1_0, ops_score_2_0, ops_score_3_0, ops_score_4_0,
 #if OPS_TILE > 4
-     ops_score_5_0, ops_score_6_0
+#define OPS_ROW(kind, source)                                                                           \
+    {NULL,                    ops_##kind##_1_##source, ops_##kind##_2_##source, ops_##kind##_3_##source, \
+     ops_##kind##_4_##source, ops_##kind##_5_##source, ops_##kind##_6_##source}
+#else
+#define OPS_ROW(kind, source) \
+    {NULL, ops_##kind##_1_##source, ops_##kind##_2_##source, ops_##kind##_3_##source, ops_##kind##_4_##source}
 #endif
-    },
-    {NULL, ops_score_1_1, ops_score_2_1, ops_score_3_1, ops_score_4_1,
-#if OPS_TILE > 4
-     ops_score_5_1, ops_score_6_1
-#endif
-    }};
-
-static const OpsValue OPS_VALUE[OPS_SOURCES][OPS_TILE + 1] = {
-    {NULL, ops_value_1_0, ops_value_2_0, ops_value_3_0, ops_value_4_0,
-#if OPS_TILE > 4
-     ops_value_5_0, ops_value_6_0
-#endif
-    },
-    {NULL, ops_value_1_1, ops_value_2_1, ops_value_3_1, ops_value_4_1,
-#if OPS_TILE > 4
-     ops_value_5_1, ops_value_6_1
-#endif
-    }};
+static const OpsScore OPS_SCORE[OPS_SOURCES][OPS_TILE + 1] = {OPS_ROWS(score)};
+static const OpsValue OPS_VALUE[OPS_SOURCES][OPS_TILE + 1] = {OPS_ROWS(value)};
 
 static float *ops_attention_out(const OpsAttention *a, uint32_t query)
 {
@@ -237,7 +251,7 @@ static void ops_attention_correct(OpsAttention *a, uint32_t query)
 /* Values into a tile's outputs. What all of its queries see goes together; ragged ends, which only neighbouring rows
  * and windows have, go query by query, still in order of positions. */
 static void ops_attention_values(OpsAttention *a, uint32_t first, uint32_t n, uint32_t block,
-                                 const void *values, int source, const uint8_t *ahead)
+                                 OpsSide values, int source, const uint8_t *ahead)
 {
     OpsSpan span[OPS_TILE], all = {0, OPS_POSITIONS - 1};
     float *out[OPS_TILE];
@@ -282,21 +296,25 @@ static OpsSpan ops_attention_active(const OpsAttention *a, uint32_t block)
     return (OpsSpan){first * a->group, (last + 1) * a->group - 1};
 }
 
-static const void *ops_attention_keys(OpsAttention *a, const OpsBlock *b, int source)
+static OpsSide ops_attention_keys(OpsAttention *a, const OpsBlock *b, int source)
 {
-    if (source == OPS_HALVES) return b->k;
-    if (a->job->row.cache == CACHE_F16) ops_cache_expand_f16(b->k, a->expanded, (size_t)a->dim * OPS_POSITIONS);
-    else ops_cache_expand_k8(b->k, b->k_scale, a->expanded, a->dim);
-    return a->expanded;
+    if (source != OPS_FLOATS) return (OpsSide){b->k, b->k_scale};
+    if (a->job->row.cache == CACHE_F16)
+        ops_cache_expand_f16(b->k, a->expanded, (size_t)a->dim * OPS_POSITIONS);
+    else
+        ops_cache_expand_k8(b->k, b->k_scale, a->expanded, a->dim);
+    return (OpsSide){a->expanded, NULL};
 }
 
-static const void *ops_attention_block_values(OpsAttention *a, const OpsBlock *b, int source, OpsSpan seen)
+static OpsSide ops_attention_block_values(OpsAttention *a, const OpsBlock *b, int source, OpsSpan seen)
 {
-    if (source == OPS_HALVES) return b->v;
+    if (source != OPS_FLOATS) return (OpsSide){b->v, b->v_scale};
     size_t at = (size_t)seen.first * a->dim, count = (size_t)(seen.last + 1 - seen.first) * a->dim;
-    if (a->job->row.cache == CACHE_F16) ops_cache_expand_f16(b->v + 2 * at, a->expanded + at, count);
-    else ops_cache_expand_v8(b->v, b->v_scale, a->expanded, a->dim, seen.first, seen.last);
-    return a->expanded;
+    if (a->job->row.cache == CACHE_F16)
+        ops_cache_expand_f16(b->v + 2 * at, a->expanded + at, count);
+    else
+        ops_cache_expand_v8(b->v, b->v_scale, a->expanded, a->dim, seen.first, seen.last);
+    return (OpsSide){a->expanded, NULL};
 }
 
 static void ops_attention_block(OpsAttention *a, uint32_t block)
@@ -305,10 +323,12 @@ static void ops_attention_block(OpsAttention *a, uint32_t block)
     OpsBlock b = ops_cache_block(row->cache, row->blocks[block], row->kv_heads, row->kv_head, a->dim);
     uint32_t after = block < a->block_last ? block + 1 : block;
     OpsBlock next = ops_cache_block(row->cache, row->blocks[after], row->kv_heads, row->kv_head, a->dim);
-    int source = row->cache == CACHE_F16 && a->queries <= 2 * OPS_TILE ? OPS_HALVES : OPS_FLOATS;
+    int source = OPS_FLOATS; /* pays once a block is read by more than two tiles */
+    if (row->cache == CACHE_F16 && a->queries <= 2 * OPS_TILE) source = OPS_HALVES;
+    if (row->cache == CACHE_Q8_0 && a->queries <= OPS_TILE) source = OPS_BYTES;
     OpsSpan active = ops_attention_active(a, block);
     uint32_t tile_first = active.first / a->tile, tile_last = active.last / a->tile;
-    const void *keys = ops_attention_keys(a, &b, source);
+    OpsSide keys = ops_attention_keys(a, &b, source);
     for (uint32_t t = tile_first; t <= tile_last; t++) {
         uint32_t first = t * a->tile, n = a->queries - first < a->tile ? a->queries - first : a->tile;
         OPS_SCORE[source][n](keys, a->packed + (size_t)t * a->dim * OPS_TILE, a->dim, row->scale,
@@ -322,7 +342,7 @@ static void ops_attention_block(OpsAttention *a, uint32_t block)
         ops_attention_soften(a, i, span);
         ops_attention_correct(a, i);
     }
-    const void *values = ops_attention_block_values(a, &b, source, seen);
+    OpsSide values = ops_attention_block_values(a, &b, source, seen);
     for (uint32_t t = tile_first; t <= tile_last; t++) {
         uint32_t first = t * a->tile, n = a->queries - first < a->tile ? a->queries - first : a->tile;
         ops_attention_values(a, first, n, block, values, source, next.k);

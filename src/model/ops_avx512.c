@@ -12,5 +12,6 @@
 #define OPS_TILE 6
 #define OPS_SCORE_VECTORS 4
 #define OPS_VALUE_VECTORS 4
+#define OPS_READS_BYTES
 
 #include "model/ops_body.h"

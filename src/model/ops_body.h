@@ -8,6 +8,7 @@
  *   OPS_SCORE_VECTORS      vectors of positions per query in that pass, OPS_VALUE_VECTORS the same in dimensions
  *   OPS_VEC_FROM_F16(p)    optional: OPS_LANES halves at `p`, expanded exactly
  *   OPS_VEC_FROM_BYTES(p)  optional: OPS_LANES int8 at `p` as floats
+ *   OPS_READS_BYTES        optional: tiles read a q8_0 cache without expanding it first
  *
  * The width changes no bit: lanes are independent elements everywhere except in two sums, and those are defined over 16
  * lanes and a fixed tree (docs/format/numerics-ops.md) and computed with 16 / OPS_LANES vectors. Attention:
