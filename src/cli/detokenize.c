@@ -15,7 +15,8 @@ static const OptionId detokenize_options[] = {OPTION_END};
 static const OptionVerb detokenize_verb = {
     .name = "detokenize",
     .usage = "MODEL < IDS.jsonl",
-    .summary = "Reads lines {\"ids\":[...]} and prints a line {\"text\":...} for each. Special tokens are\n"
+    .summary = "Reads lines {\"ids\":[...]} and prints a line {\"text\":...} for each. Special "
+               "tokens are\n"
                "rendered; bytes that are no UTF-8 become U+FFFD.",
     .examples = "  echo '{\"ids\":[9707,1879]}' | cobord detokenize qwen2.5-coder-1.5b\n",
     .options = detokenize_options,
@@ -53,8 +54,8 @@ static Error decode(const Tokenizer *t, yyjson_val *ids, Text *text, Why *why)
         if (!yyjson_is_uint(id) || yyjson_get_uint(id) >= tokenizer_vocab(t)->tokens)
             return error_why(why, ERR_RANGE, "ids[%zu] is no id of the vocabulary (0 to %u)", index,
                              tokenizer_vocab(t)->tokens - 1);
-        TRY(detokenizer_push(&d, (uint32_t)yyjson_get_uint(id), text->bytes + text->count, text->room - text->count,
-                             &bytes, &stopped, why));
+        TRY(detokenizer_push(&d, (uint32_t)yyjson_get_uint(id), text->bytes + text->count,
+                             text->room - text->count, &bytes, &stopped, why));
         text->count += bytes;
     }
     TRY(make_room(text, why));

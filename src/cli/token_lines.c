@@ -37,7 +37,8 @@ static Error read_line(Buffer *b, bool *more, Why *why)
         TRY(grow(b, why));
         b->bytes[b->count++] = (uint8_t)c;
     }
-    if (ferror(stdin)) return error_why(why, ERR_IO, "cannot read standard input: %s", strerror(errno));
+    if (ferror(stdin))
+        return error_why(why, ERR_IO, "cannot read standard input: %s", strerror(errno));
     *more = c != EOF || b->count > 0;
     return OK;
 }
@@ -47,7 +48,8 @@ static Error give_line(const Buffer *b, TokenLine each, void *context, Why *why)
     yyjson_read_err fault;
     yyjson_doc *doc = yyjson_read_opts((char *)b->bytes, b->count, 0, NULL, &fault);
     if (!doc)
-        return error_why(why, ERR_FORMAT, "no JSON: %s at byte %zu", b->count ? fault.msg : "an empty line", fault.pos);
+        return error_why(why, ERR_FORMAT, "no JSON: %s at byte %zu",
+                         b->count ? fault.msg : "an empty line", fault.pos);
     yyjson_val *line = yyjson_doc_get_root(doc);
     Error error = yyjson_is_obj(line) ? each(context, line, why)
                                       : error_why(why, ERR_FORMAT, "JSON, but no object {...}");

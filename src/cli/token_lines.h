@@ -14,10 +14,12 @@ enum { TOKEN_LINES_BYTES_MAX = 256 << 20 }; /* of one line, or of a plain text *
 /* One line's object. An error ends the reading. */
 typedef Error (*TokenLine)(void *context, yyjson_val *line, Why *why);
 
-/* Complains with the line's number when a line is no JSON object, is too long, or `each` fails. Result  0, or the exit code. */
+/* Complains with the line's number when a line is no JSON object, is too long, or `each` fails. Result  0,
+ * or the exit code. */
 int token_lines_each(TokenLine each, void *context);
 
-/* All of standard input. Owner  the caller frees *text, also after an error. Errors  ERR_IO, ERR_MEMORY, ERR_TOO_LARGE. */
+/* All of standard input. Owner  the caller frees *text, also after an error. Errors  ERR_IO, ERR_MEMORY,
+ * ERR_TOO_LARGE. */
 MUST_CHECK Error token_lines_all(uint8_t **text, size_t *bytes, Why *why);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cobord tokenize: text to ids. Specials in the text are recognised, no BOS is added, and nothing is unescaped twice: what
- * JSON says, or what standard input holds, is the text. */
+/* cobord tokenize: text to ids. Specials in the text are recognised, no BOS is added, and nothing is
+ * unescaped twice: what JSON says, or what standard input holds, is the text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,10 @@ static const OptionId tokenize_options[] = {OPTION_JSON_LINES, OPTION_END};
 static const OptionVerb tokenize_verb = {
     .name = "tokenize",
     .usage = "MODEL [--json-lines] < TEXT",
-    .summary = "Prints the token ids of standard input as one line, separated by commas. With --json-lines\n"
-               "every line {\"text\":...} gives a line {\"ids\":[...]}. Special tokens written in the text are\n"
+    .summary = "Prints the token ids of standard input as one line, separated by commas. With "
+               "--json-lines\n"
+               "every line {\"text\":...} gives a line {\"ids\":[...]}. Special tokens written in "
+               "the text are\n"
                "recognised; no BOS is added.",
     .examples = "  printf 'Hello world' | cobord tokenize qwen2.5-coder-1.5b\n"
                 "  cobord tokenize qwen2.5-coder-1.5b --json-lines < texts.jsonl\n",
@@ -27,7 +29,8 @@ static const OptionVerb tokenize_verb = {
     .operand_names = "MODEL",
 };
 
-static Error encode(const Tokenizer *t, const uint8_t *text, size_t bytes, Why *why, uint32_t **ids, size_t *count)
+static Error encode(const Tokenizer *t, const uint8_t *text, size_t bytes, Why *why, uint32_t **ids,
+                    size_t *count)
 {
     size_t ids_max = tokenizer_ids_max(t, bytes), scratch_bytes = tokenizer_scratch_bytes(t, bytes);
     void *memory = malloc(scratch_bytes);
@@ -35,9 +38,11 @@ static Error encode(const Tokenizer *t, const uint8_t *text, size_t bytes, Why *
     Error error = OK;
     if (memory && *ids) {
         Arena scratch = arena_make(memory, scratch_bytes);
-        error = tokenizer_encode(t, text, bytes, TOKENIZE_SPECIALS, &scratch, *ids, ids_max, count, why);
+        error = tokenizer_encode(t, text, bytes, TOKENIZE_SPECIALS, &scratch, *ids, ids_max, count,
+                                 why);
     } else {
-        error = error_why(why, ERR_MEMORY, "%zu bytes to tokenize a text of %zu", scratch_bytes, bytes);
+        error =
+            error_why(why, ERR_MEMORY, "%zu bytes to tokenize a text of %zu", scratch_bytes, bytes);
     }
     free(memory);
     return error;
@@ -52,10 +57,12 @@ static Error tokenize_line(void *context, yyjson_val *line, Why *why)
 {
     const Tokenizer *t = context;
     yyjson_val *text = yyjson_obj_get(line, "text");
-    if (!yyjson_is_str(text)) return error_why(why, ERR_FORMAT, "no member \"text\" that is a string");
+    if (!yyjson_is_str(text))
+        return error_why(why, ERR_FORMAT, "no member \"text\" that is a string");
     uint32_t *ids;
     size_t count;
-    Error error = encode(t, (const uint8_t *)yyjson_get_str(text), yyjson_get_len(text), why, &ids, &count);
+    Error error =
+        encode(t, (const uint8_t *)yyjson_get_str(text), yyjson_get_len(text), why, &ids, &count);
     if (error == OK) {
         printf("{\"ids\":[");
         print_ids(ids, count);

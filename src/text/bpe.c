@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-level BPE: every byte of a word is a token, merged by rank. A byte that the vocabulary has no token for (some leave
- * out control characters and bytes that UTF-8 never uses) is dropped, as the published tokenizers do.
+/* Byte-level BPE: every byte of a word is a token, merged by rank. A byte that the vocabulary has no token
+ * for (some leave out control characters and bytes that UTF-8 never uses) is dropped, as the published tokenizers do.
  *
  *   text --NFC (qwen2)--> words --> bytes' tokens --> merges --> ids */
 #include "base/bytes.h"
@@ -20,11 +20,12 @@ size_t bpe_scratch_bytes(const Tokenizer *t, size_t bytes)
     size_t word = arena_bytes(2 * (size_t)t->token_bytes_max);
     if (!uses_nfc(t)) return word + merge_bytes(bytes);
     size_t merging = merge_bytes(NFC_GROWTH_MAX * bytes), normalizing = nfc_scratch_bytes(bytes);
-    return word + arena_bytes(NFC_GROWTH_MAX * bytes) + (merging > normalizing ? merging : normalizing);
+    return word + arena_bytes(NFC_GROWTH_MAX * bytes) +
+           (merging > normalizing ? merging : normalizing);
 }
 
-static bool lookup(const void *context, const Merge *m, uint32_t left, uint32_t right, uint32_t *key,
-                   uint32_t *merged)
+static bool lookup(const void *context, const Merge *m, uint32_t left, uint32_t right,
+                   uint32_t *key, uint32_t *merged)
 {
     const Tokenizer *t = context;
     uint32_t rank = tables_merge(t, m->id[left], m->id[right]);
@@ -46,7 +47,8 @@ static uint32_t whole_word(const Tokenizer *t, const uint8_t *word, size_t bytes
     return id != VOCAB_NO_TOKEN && vocab_type(t->vocab, id) == VOCAB_NORMAL ? id : VOCAB_NO_TOKEN;
 }
 
-static Error encode_word(const Tokenizer *t, const uint8_t *word, size_t bytes, Arena *scratch, Ids *ids, Why *why)
+static Error encode_word(const Tokenizer *t, const uint8_t *word, size_t bytes, Arena *scratch,
+                         Ids *ids, Why *why)
 {
     if (whole_words_first(t)) {
         uint32_t id = whole_word(t, word, bytes, scratch);
@@ -64,17 +66,20 @@ static Error encode_word(const Tokenizer *t, const uint8_t *word, size_t bytes, 
     return OK;
 }
 
-static Error normalize(const Tokenizer *t, const uint8_t **text, size_t *bytes, Arena *scratch, Why *why)
+static Error normalize(const Tokenizer *t, const uint8_t **text, size_t *bytes, Arena *scratch,
+                       Why *why)
 {
     if (!uses_nfc(t) || nfc_is_plain(*text, *bytes)) return OK;
     uint8_t *normal = arena_take_array(scratch, *bytes, NFC_GROWTH_MAX);
-    if (!normal) return error_why(why, ERR_MEMORY, "no room to normalize %zu bytes of text", *bytes);
+    if (!normal)
+        return error_why(why, ERR_MEMORY, "no room to normalize %zu bytes of text", *bytes);
     TRY(nfc_normalize(*text, *bytes, scratch, normal, bytes, why));
     *text = normal;
     return OK;
 }
 
-Error bpe_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, Arena *scratch, Ids *ids, Why *why)
+Error bpe_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, Arena *scratch, Ids *ids,
+                 Why *why)
 {
     size_t mark = arena_mark(scratch);
     TRY(normalize(t, &text, &bytes, scratch, why));
@@ -90,7 +95,8 @@ Error bpe_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, Arena *s
 }
 
 /* The bytes of a piece in GPT-2's printable form; ERR_FORMAT when a character stands for no byte. */
-Error bpe_piece(const Tokenizer *t, const uint8_t *piece, size_t bytes, uint8_t *out, size_t *out_bytes)
+Error bpe_piece(const Tokenizer *t, const uint8_t *piece, size_t bytes, uint8_t *out,
+                size_t *out_bytes)
 {
     size_t count = 0;
     for (size_t at = 0; at < bytes;) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See detokenizer.h. Invariants between two bytes: `pending` is a beginning of a character; `held` is the longest end of the
- * text so far that begins a stop string, and no whole stop string.
+/* See detokenizer.h. Invariants between two bytes: `pending` is a beginning of a character; `held` is the
+ * longest end of the text so far that begins a stop string, and no whole stop string.
  *
- * How much comes out of one push: at most TOKENIZER_PIECE_BYTES_MAX + 3 bytes, each as U+FFFD (3 bytes), and what was held. */
+ * How much comes out of one push: at most TOKENIZER_PIECE_BYTES_MAX + 3 bytes, each as U+FFFD (3 bytes), and
+ * what was held. */
 #include "text/detokenizer.h"
 
 #include <string.h>
@@ -29,8 +30,8 @@ Error detokenizer_add_stop(Detokenizer *d, const char *stop, size_t bytes, Why *
 {
     if (bytes == 0) return error_why(why, ERR_RANGE, "a stop string is empty");
     if (bytes > DETOKENIZER_STOP_BYTES_MAX)
-        return error_why(why, ERR_RANGE, "a stop string of %zu bytes, at most %d are allowed", bytes,
-                         (int)DETOKENIZER_STOP_BYTES_MAX);
+        return error_why(why, ERR_RANGE, "a stop string of %zu bytes, at most %d are allowed",
+                         bytes, (int)DETOKENIZER_STOP_BYTES_MAX);
     if (d->stop_count == DETOKENIZER_STOPS_MAX)
         return error_why(why, ERR_RANGE, "more than %d stop strings", (int)DETOKENIZER_STOPS_MAX);
     d->stops[d->stop_count] = stop;
@@ -56,7 +57,8 @@ static bool begins_stop(const Detokenizer *d, uint32_t from)
 {
     uint32_t bytes = d->held_bytes - from;
     for (uint32_t i = 0; i < d->stop_count; i++)
-        if (bytes < d->stop_bytes[i] && memcmp(d->held + from, d->stops[i], bytes) == 0) return true;
+        if (bytes < d->stop_bytes[i] && memcmp(d->held + from, d->stops[i], bytes) == 0)
+            return true;
     return false;
 }
 
@@ -105,7 +107,9 @@ static void settle(Detokenizer *d, bool end, Out *out)
     while (d->pending_bytes) {
         int found = utf8_look(d->pending, d->pending_bytes);
         if (found == 0 && !end) return;
-        uint32_t bytes = found > 0 ? (uint32_t)found : found < 0 ? (uint32_t)-found : d->pending_bytes;
+        uint32_t bytes = found > 0   ? (uint32_t)found
+                         : found < 0 ? (uint32_t)-found
+                                     : d->pending_bytes;
         if (found > 0) add_text(d, d->pending, bytes, out);
         else add_text(d, replacement, sizeof replacement, out);
         drop_pending(d, bytes);
@@ -122,8 +126,8 @@ static size_t leading_space(Detokenizer *d, uint32_t id, const uint8_t *piece, s
     return strip ? 1 : 0;
 }
 
-Error detokenizer_push(Detokenizer *d, uint32_t id, uint8_t *out, size_t out_max, size_t *out_bytes, bool *stopped,
-                       Why *why)
+Error detokenizer_push(Detokenizer *d, uint32_t id, uint8_t *out, size_t out_max, size_t *out_bytes,
+                       bool *stopped, Why *why)
 {
     uint8_t piece[TOKENIZER_PIECE_BYTES_MAX];
     size_t bytes;

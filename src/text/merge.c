@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See merge.h. Invariants between two merges:
- *   - heap[place[i]] == i for every symbol i that has a merge with its right neighbour, place[i] == MERGE_NONE for others;
+ *   - heap[place[i]] == i for every symbol i that has a merge with its right neighbour,
+ *     place[i] == MERGE_NONE for the others;
  *   - key[i] and merged[i] belong to the present pair (i, next[i]). */
 #include "text/merge.h"
 
@@ -10,11 +11,17 @@ size_t merge_bytes(size_t count) { return arena_bytes(count * ARRAYS * sizeof(ui
 
 Error merge_make(Merge *m, size_t count, Arena *scratch, Why *why)
 {
-    if (count >= (size_t)1 << 31) return error_why(why, ERR_TOO_LARGE, "a text of %zu symbols", count);
+    if (count >= (size_t)1 << 31)
+        return error_why(why, ERR_TOO_LARGE, "a text of %zu symbols", count);
     uint32_t *all = arena_take_array(scratch, count, ARRAYS * sizeof *all);
     if (!all) return error_why(why, ERR_MEMORY, "no room to tokenize %zu symbols", count);
-    *m = (Merge){.count = (uint32_t)count, .next = all, .previous = all + count, .id = all + 2 * count,
-                 .key = all + 3 * count, .merged = all + 4 * count, .place = all + 5 * count,
+    *m = (Merge){.count = (uint32_t)count,
+                 .next = all,
+                 .previous = all + count,
+                 .id = all + 2 * count,
+                 .key = all + 3 * count,
+                 .merged = all + 4 * count,
+                 .place = all + 5 * count,
                  .heap = all + 6 * count};
     return OK;
 }
@@ -65,7 +72,8 @@ static void heap_remove(Merge *m, uint32_t symbol)
 static void update_pair(Merge *m, uint32_t symbol, MergeLookup lookup, const void *context)
 {
     uint32_t right = m->next[symbol];
-    bool found = right < m->count && lookup(context, m, symbol, right, &m->key[symbol], &m->merged[symbol]);
+    bool found =
+        right < m->count && lookup(context, m, symbol, right, &m->key[symbol], &m->merged[symbol]);
     if (!found) {
         heap_remove(m, symbol);
         return;

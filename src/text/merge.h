@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop that both kinds of tokenizer share: a row of symbols, and again and again the best neighbouring pair becomes
- * one symbol, until no pair has a merge. Best is the lowest key, among equals the leftmost.
+/* The loop that both kinds of tokenizer share: a row of symbols, and again and again the best neighbouring
+ * pair becomes one symbol, until no pair has a merge. Best is the lowest key, among equals the leftmost.
  *
  *   symbols  0 <-> 1 <-> 2 <-> 3       a doubly linked list, addressed by the index of a symbol's first part
  *   heap     pair (i, next[i]) by (key, i), at most one entry per symbol; place[i] says where it lies
@@ -18,15 +18,16 @@ typedef struct Merge {
     uint32_t count;
     uint32_t *next, *previous; /* `count` behind the last, MERGE_NONE before the first */
     uint32_t *id;              /* what a symbol is; filled in by the caller, updated by merges */
-    uint32_t *key, *merged;    /* of the pair that begins at a symbol: its rank, and what it would become */
+    uint32_t *key,
+        *merged; /* of the pair that begins at a symbol: its rank, and what it would become */
     uint32_t *place, *heap, heap_count;
 } Merge;
 
 #define MERGE_NONE UINT32_MAX
 
 /* True when the pair of symbols left and right has a merge; sets its key and the merged id. */
-typedef bool (*MergeLookup)(const void *context, const Merge *m, uint32_t left, uint32_t right, uint32_t *key,
-                            uint32_t *merged);
+typedef bool (*MergeLookup)(const void *context, const Merge *m, uint32_t left, uint32_t right,
+                            uint32_t *key, uint32_t *merged);
 
 size_t merge_bytes(size_t count);
 /* Errors  ERR_MEMORY, ERR_TOO_LARGE (2^31 symbols or more). */

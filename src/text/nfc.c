@@ -45,7 +45,10 @@ bool nfc_is_plain(const uint8_t *text, size_t bytes)
 /* The most characters that decomposition makes of n bytes is 3 of 2 bytes (U+01D5). */
 static size_t entries_max(size_t bytes) { return bytes + bytes / 2 + UNICODE_PARTS_MAX; }
 
-size_t nfc_scratch_bytes(size_t bytes) { return arena_bytes(entries_max(bytes) * sizeof(uint64_t)); }
+size_t nfc_scratch_bytes(size_t bytes)
+{
+    return arena_bytes(entries_max(bytes) * sizeof(uint64_t));
+}
 
 static void sift_down(uint64_t *heap, size_t count, size_t at)
 {
@@ -90,9 +93,11 @@ static void compose_run(Run *run)
     for (size_t i = 0; i < run->count; i++) {
         uint64_t entry = run->entries[i];
         bool adjacent = kept > 0 && starter == kept - 1;
-        bool open = starter != SIZE_MAX && (adjacent || (entry_order(run->entries[kept - 1]) < entry_order(entry)));
+        bool open = starter != SIZE_MAX &&
+                    (adjacent || (entry_order(run->entries[kept - 1]) < entry_order(entry)));
         uint32_t both = 0;
-        if (open) both = unicode_compose(entry_character(run->entries[starter]), entry_character(entry));
+        if (open)
+            both = unicode_compose(entry_character(run->entries[starter]), entry_character(entry));
         if (both) {
             run->entries[starter] = both;
             continue;
@@ -128,11 +133,13 @@ static void add_character(Run *run, uint32_t c)
     }
 }
 
-Error nfc_normalize(const uint8_t *text, size_t bytes, Arena *scratch, uint8_t *out, size_t *out_bytes, Why *why)
+Error nfc_normalize(const uint8_t *text, size_t bytes, Arena *scratch, uint8_t *out,
+                    size_t *out_bytes, Why *why)
 {
     size_t mark = arena_mark(scratch);
     Run run = {ARENA_NEW(scratch, uint64_t, entries_max(bytes)), 0, out, 0};
-    if (!run.entries) return error_why(why, ERR_MEMORY, "no room to normalize %zu bytes of text", bytes);
+    if (!run.entries)
+        return error_why(why, ERR_MEMORY, "no room to normalize %zu bytes of text", bytes);
     for (size_t at = 0; at < bytes;) {
         uint32_t length, c = utf8_read(text + at, bytes - at, &length);
         if (!(unicode_class(c) & UNICODE_JOINS)) flush_run(&run);

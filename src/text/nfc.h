@@ -18,7 +18,7 @@ enum { NFC_GROWTH_MAX = 3 }; /* U+1D160: 4 bytes become 12 */
 size_t nfc_scratch_bytes(size_t bytes);
 
 /* Writes the normal form to out[NFC_GROWTH_MAX * bytes]. The scratch is released again. Errors  ERR_MEMORY. */
-MUST_CHECK Error nfc_normalize(const uint8_t *text, size_t bytes, Arena *scratch, uint8_t *out, size_t *out_bytes,
-                               Why *why);
+MUST_CHECK Error nfc_normalize(const uint8_t *text, size_t bytes, Arena *scratch, uint8_t *out,
+                               size_t *out_bytes, Why *why);
 
 #endif

@@ -6,9 +6,9 @@
  *   qwen2      the same contractions in any case | [^\r\nLN]?L+ | N | _?[^sLN]+[\r\n]* | s*[\r\n]+ | s+(?!S) | s+
  *   llama-bpe  as qwen2 with N{1,3}
  *
- * White space that stands before something else keeps its last character back ("s+(?!S)"), so that a space can lead the
- * next word. A scanner reads a stretch of white space at most three times: up to its last line break, up to its last
- * character, and that character. Source  tokenizer.json of the models. */
+ * White space that stands before something else keeps its last character back ("s+(?!S)"), so that a space
+ * can lead the next word. A scanner reads a stretch of white space at most three times: up to its last line
+ * break, up to its last character, and that character. Source  tokenizer.json of the models. */
 #include "text/pretokenize.h"
 
 #include "text/unicode.h"
@@ -88,7 +88,8 @@ static size_t word_gpt2(const Scan *s, size_t at, bool single_numbers)
     if (single_numbers && c.kind == UNICODE_NUMBER) return at + c.length;
     size_t from = c.code == ' ' ? at + 1 : at;
     Character body = scan_at(s, from);
-    bool joins = body.length && body.kind != UNICODE_SPACE && !(single_numbers && body.kind == UNICODE_NUMBER);
+    bool joins = body.length && body.kind != UNICODE_SPACE &&
+                 !(single_numbers && body.kind == UNICODE_NUMBER);
     if (joins) return scan_kind(s, from, body.kind, SIZE_MAX);
     return white_space(s, at, false, single_numbers);
 }
@@ -111,7 +112,8 @@ static size_t word_qwen(const Scan *s, size_t at, size_t numbers)
 
 bool pretokenize_knows(VocabPre pre)
 {
-    return pre == VOCAB_PRE_QWEN2 || pre == VOCAB_PRE_GPT2 || pre == VOCAB_PRE_LLAMA_BPE || pre == VOCAB_PRE_SMOLLM;
+    return pre == VOCAB_PRE_QWEN2 || pre == VOCAB_PRE_GPT2 || pre == VOCAB_PRE_LLAMA_BPE ||
+           pre == VOCAB_PRE_SMOLLM;
 }
 
 size_t pretokenize_word(VocabPre pre, const uint8_t *text, size_t bytes, size_t at)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts text into the words inside which byte-level BPE merges: what the models' published regular expressions match, as
- * scanners written by hand. Linear in the text, constant stack, no state between words. */
+/* Cuts text into the words inside which byte-level BPE merges: what the models' published regular
+ * expressions match, as scanners written by hand. Linear in the text, constant stack, no state between words. */
 #ifndef COBORD_TEXT_PRETOKENIZE_H
 #define COBORD_TEXT_PRETOKENIZE_H
 

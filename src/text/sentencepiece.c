@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SentencePiece's BPE: spaces become U+2581, every character is a symbol, and of all neighbours whose texts joined are a
- * token the one with the highest score is joined first, the leftmost among equals. What is no token in the end becomes byte
- * tokens <0xNN>, one per byte; a byte without one becomes the unknown token.
+/* SentencePiece's BPE: spaces become U+2581, every character is a symbol, and of all neighbours whose texts
+ * joined are a token the one with the highest score is joined first, the leftmost among equals. What is no
+ * token in the end becomes byte tokens <0xNN>, one per byte; a byte without one becomes the unknown token.
  * Only normal and user-defined tokens take part: no text can be merged into a control token.
  * Source  Kudo and Richardson, SentencePiece (2018), section 3.1; Sennrich et al. (2016). */
 #include <string.h>
@@ -25,7 +25,8 @@ typedef struct Sentence {
 size_t sentencepiece_scratch_bytes(size_t bytes)
 {
     size_t symbols = bytes + 1;
-    return arena_bytes(SPACE_BYTES * symbols) + arena_bytes((symbols + 1) * sizeof(uint32_t)) + merge_bytes(symbols);
+    return arena_bytes(SPACE_BYTES * symbols) + arena_bytes((symbols + 1) * sizeof(uint32_t)) +
+           merge_bytes(symbols);
 }
 
 static uint32_t find(const Tokenizer *t, const uint8_t *text, size_t bytes)
@@ -45,8 +46,8 @@ static uint32_t score_key(float score)
     return ~ascending;
 }
 
-static bool lookup(const void *context, const Merge *m, uint32_t left, uint32_t right, uint32_t *key,
-                   uint32_t *merged)
+static bool lookup(const void *context, const Merge *m, uint32_t left, uint32_t right,
+                   uint32_t *key, uint32_t *merged)
 {
     const Sentence *s = context;
     uint32_t from = s->start[left], to = s->start[m->next[right]];
@@ -64,11 +65,13 @@ static void add_symbol(Sentence *s, const uint8_t *text, size_t bytes)
     s->bytes += bytes;
 }
 
-static Error split(Sentence *s, const uint8_t *text, size_t bytes, bool prefix, Arena *scratch, Why *why)
+static Error split(Sentence *s, const uint8_t *text, size_t bytes, bool prefix, Arena *scratch,
+                   Why *why)
 {
     s->text = arena_take_array(scratch, bytes + 1, SPACE_BYTES);
     s->start = ARENA_NEW(scratch, uint32_t, bytes + 2);
-    if (!s->text || !s->start) return error_why(why, ERR_MEMORY, "no room to tokenize %zu bytes", bytes);
+    if (!s->text || !s->start)
+        return error_why(why, ERR_MEMORY, "no room to tokenize %zu bytes", bytes);
     if (prefix) add_symbol(s, SPACE, SPACE_BYTES);
     for (size_t at = 0; at < bytes;) {
         uint32_t length;
@@ -100,15 +103,16 @@ static Error push_symbols(const Sentence *s, const Merge *m, Ids *ids, Why *why)
     return OK;
 }
 
-Error sentencepiece_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, bool prefix, Arena *scratch,
-                           Ids *ids, Why *why)
+Error sentencepiece_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, bool prefix,
+                           Arena *scratch, Ids *ids, Why *why)
 {
     size_t mark = arena_mark(scratch);
     Sentence s = {.tokenizer = t};
     TRY(split(&s, text, bytes, prefix, scratch, why));
     Merge m;
     TRY(merge_make(&m, s.count, scratch, why));
-    for (size_t i = 0; i < s.count; i++) m.id[i] = find(t, s.text + s.start[i], s.start[i + 1] - s.start[i]);
+    for (size_t i = 0; i < s.count; i++)
+        m.id[i] = find(t, s.text + s.start[i], s.start[i + 1] - s.start[i]);
     merge_run(&m, lookup, &s);
     TRY(push_symbols(&s, &m, ids, why));
     arena_reset(scratch, mark);

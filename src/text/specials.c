@@ -1,16 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens that are matched as a whole, before anything else looks at the text: a trie over their bytes, children as a
- * linked list, the root's as a table. Matching from the left, the longest token wins. A search from one place is as long as
- * the longest special token at most (TOKENIZER_PIECE_BYTES_MAX). */
+ * linked list, the root's as a table. Matching from the left, the longest token wins. A search from one
+ * place is as long as the longest special token at most (TOKENIZER_PIECE_BYTES_MAX). */
 #include <string.h>
 
 #include "text/tables.h"
 
 /* Markers of turns and ends, which some files list as user-defined. They must never be made from a message's text. */
-static const char *const MARKERS[] = {
-    "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<start_of_turn>", "<end_of_turn>", "<|start_header_id|>",
-    "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|begin_of_text|>", "<|end_of_text|>", "<bos>", "<eos>",
-    "<s>", "</s>", "<pad>"};
+static const char *const MARKERS[] = {"<|im_start|>",
+                                      "<|im_end|>",
+                                      "<|endoftext|>",
+                                      "<start_of_turn>",
+                                      "<end_of_turn>",
+                                      "<|start_header_id|>",
+                                      "<|end_header_id|>",
+                                      "<|eot_id|>",
+                                      "<|eom_id|>",
+                                      "<|begin_of_text|>",
+                                      "<|end_of_text|>",
+                                      "<bos>",
+                                      "<eos>",
+                                      "<s>",
+                                      "</s>",
+                                      "<pad>"};
 
 static bool is_marker(const uint8_t *text, size_t bytes)
 {
@@ -48,7 +60,10 @@ static size_t nodes_max(const Vocab *vocab)
     return nodes;
 }
 
-size_t specials_bytes(const Vocab *vocab) { return arena_bytes(nodes_max(vocab) * sizeof(SpecialNode)); }
+size_t specials_bytes(const Vocab *vocab)
+{
+    return arena_bytes(nodes_max(vocab) * sizeof(SpecialNode));
+}
 
 static uint32_t child_of(const Tokenizer *t, uint32_t node, uint8_t byte)
 {
@@ -89,7 +104,8 @@ Error specials_build(Tokenizer *t, Arena *arena, Why *why)
     return OK;
 }
 
-size_t specials_match(const Tokenizer *t, const uint8_t *text, size_t bytes, bool control, uint32_t *id)
+size_t specials_match(const Tokenizer *t, const uint8_t *text, size_t bytes, bool control,
+                      uint32_t *id)
 {
     size_t matched = 0;
     uint32_t node = 0;

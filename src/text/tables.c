@@ -95,7 +95,9 @@ static Error add_tokens(Tokenizer *t, Why *why)
                              (int)TOKENIZER_PIECE_BYTES_MAX);
         if (bytes > t->token_bytes_max) t->token_bytes_max = bytes;
         uint32_t *slot = token_slot(t, text, bytes);
-        if (!slot) return error_why(why, ERR_UNSUPPORTED, "the vocabulary's texts collide at token %u", id);
+        if (!slot)
+            return error_why(why, ERR_UNSUPPORTED, "the vocabulary's texts collide at token %u",
+                             id);
         if (*slot == VOCAB_NO_TOKEN) *slot = id;
     }
     return OK;
@@ -107,7 +109,9 @@ static Error add_merges(Tokenizer *t, Why *why)
         VocabMerge m = vocab_merge(t->vocab, rank);
         if (specials_is_control(t->vocab, m.merged)) continue; /* text never becomes one */
         uint32_t *slot = merge_slot(t, m.left, m.right);
-        if (!slot) return error_why(why, ERR_UNSUPPORTED, "the vocabulary's merges collide at merge %u", rank);
+        if (!slot)
+            return error_why(why, ERR_UNSUPPORTED, "the vocabulary's merges collide at merge %u",
+                             rank);
         if (*slot == VOCAB_NO_TOKEN) *slot = rank;
     }
     return OK;
@@ -122,7 +126,10 @@ static uint32_t printable_of(unsigned byte)
     return 256 + 33 + 34;
 }
 
-uint32_t tables_printable(uint8_t byte, uint8_t *out) { return utf8_write(printable_of(byte), out); }
+uint32_t tables_printable(uint8_t byte, uint8_t *out)
+{
+    return utf8_write(printable_of(byte), out);
+}
 
 static void fill_bytes(Tokenizer *t)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The front of the room: builds the tables, cuts text at special tokens, hands the rest to bpe.c or sentencepiece.c, and
- * turns single ids back into bytes. Limits: TOKENIZER_PIECE_BYTES_MAX per token, 2^31 - 1 bytes per text. */
+/* The front of the room: builds the tables, cuts text at special tokens, hands the rest to bpe.c or
+ * sentencepiece.c, and turns single ids back into bytes. Limits: TOKENIZER_PIECE_BYTES_MAX per token, 2^31 -
+ * 1 bytes per text. */
 #include "text/tokenizer.h"
 
 #include <string.h>
@@ -10,19 +11,22 @@
 
 size_t tokenizer_bytes(const Vocab *vocab)
 {
-    return arena_bytes(sizeof(Tokenizer)) + tables_bytes(vocab) + specials_bytes(vocab) + ARENA_ALIGN;
+    return arena_bytes(sizeof(Tokenizer)) + tables_bytes(vocab) + specials_bytes(vocab) +
+           ARENA_ALIGN;
 }
 
 static void add_end(Tokenizer *t, uint32_t id)
 {
-    if (id >= t->vocab->tokens || tokenizer_is_end(t, id) || t->end_count == TOKENIZER_ENDS_MAX) return;
+    if (id >= t->vocab->tokens || tokenizer_is_end(t, id) || t->end_count == TOKENIZER_ENDS_MAX)
+        return;
     t->ends[t->end_count++] = id;
 }
 
 static void find_ends(Tokenizer *t)
 {
-    static const char *const names[] = {"<|im_end|>", "<|endoftext|>", "<end_of_turn>", "<eos>", "<|eot_id|>",
-                                        "<|eom_id|>", "<|end_of_text|>", "</s>", "<|end|>"};
+    static const char *const names[] = {"<|im_end|>",      "<|endoftext|>", "<end_of_turn>",
+                                        "<eos>",           "<|eot_id|>",    "<|eom_id|>",
+                                        "<|end_of_text|>", "</s>",          "<|end|>"};
     add_end(t, t->vocab->eos);
     add_end(t, t->vocab->eot);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -34,9 +38,11 @@ static void find_ends(Tokenizer *t)
 static Error check_model(const Vocab *v, Why *why)
 {
     if (v->model == VOCAB_SENTENCEPIECE) return OK;
-    if (v->model != VOCAB_BPE) return error_why(why, ERR_UNSUPPORTED, "tokenizer model %d", (int)v->model);
+    if (v->model != VOCAB_BPE)
+        return error_why(why, ERR_UNSUPPORTED, "tokenizer model %d", (int)v->model);
     if (pretokenize_knows(v->pre)) return OK;
-    return error_why(why, ERR_UNSUPPORTED, "pre-tokenizer %d of a byte-level vocabulary", (int)v->pre);
+    return error_why(why, ERR_UNSUPPORTED, "pre-tokenizer %d of a byte-level vocabulary",
+                     (int)v->pre);
 }
 
 Error tokenizer_build(const Vocab *vocab, Arena *arena, Tokenizer **out, Why *why)
@@ -54,7 +60,8 @@ Error tokenizer_build(const Vocab *vocab, Arena *arena, Tokenizer **out, Why *wh
 
 size_t tokenizer_scratch_bytes(const Tokenizer *t, size_t bytes)
 {
-    size_t body = t->vocab->model == VOCAB_BPE ? bpe_scratch_bytes(t, bytes) : sentencepiece_scratch_bytes(bytes);
+    size_t body = t->vocab->model == VOCAB_BPE ? bpe_scratch_bytes(t, bytes)
+                                               : sentencepiece_scratch_bytes(bytes);
     return body + ARENA_ALIGN;
 }
 
@@ -65,8 +72,8 @@ size_t tokenizer_ids_max(const Tokenizer *t, size_t bytes)
 
 /* Where text without special tokens is to be tokenized; `fresh` at the start and after a control token, where
  * SentencePiece vocabularies that ask for it get a space put in front. */
-static Error encode_plain(const Tokenizer *t, const uint8_t *text, size_t bytes, bool fresh, Arena *scratch, Ids *ids,
-                          Why *why)
+static Error encode_plain(const Tokenizer *t, const uint8_t *text, size_t bytes, bool fresh,
+                          Arena *scratch, Ids *ids, Why *why)
 {
     if (bytes == 0) return OK;
     if (t->vocab->model == VOCAB_BPE) return bpe_encode(t, text, bytes, scratch, ids, why);
@@ -74,8 +81,8 @@ static Error encode_plain(const Tokenizer *t, const uint8_t *text, size_t bytes,
     return sentencepiece_encode(t, text, bytes, prefix, scratch, ids, why);
 }
 
-static Error encode_parts(const Tokenizer *t, const uint8_t *text, size_t bytes, bool control, Arena *scratch, Ids *ids,
-                          Why *why)
+static Error encode_parts(const Tokenizer *t, const uint8_t *text, size_t bytes, bool control,
+                          Arena *scratch, Ids *ids, Why *why)
 {
     size_t start = 0;
     bool fresh = true;
@@ -94,8 +101,8 @@ static Error encode_parts(const Tokenizer *t, const uint8_t *text, size_t bytes,
     return encode_plain(t, text + start, bytes - start, fresh, scratch, ids, why);
 }
 
-Error tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, unsigned flags, Arena *scratch,
-                       uint32_t *ids, size_t ids_max, size_t *ids_count, Why *why)
+Error tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, unsigned flags,
+                       Arena *scratch, uint32_t *ids, size_t ids_max, size_t *ids_count, Why *why)
 {
     if (bytes > INT32_MAX) return error_why(why, ERR_TOO_LARGE, "a text of %zu bytes", bytes);
     uint32_t bos = t->vocab->bos;
@@ -118,11 +125,13 @@ Error tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, un
 }
 
 /* The bytes of a token that is text, in the vocabulary's own spelling of them; `out` has room for all of piece. */
-static size_t plain_piece(const Tokenizer *t, VocabTokenType type, const uint8_t *piece, size_t bytes, uint8_t *out)
+static size_t plain_piece(const Tokenizer *t, VocabTokenType type, const uint8_t *piece,
+                          size_t bytes, uint8_t *out)
 {
     size_t count = 0;
     if (t->vocab->model == VOCAB_BPE) {
-        if (type != VOCAB_USER_DEFINED && bpe_piece(t, piece, bytes, out, &count) == OK) return count;
+        if (type != VOCAB_USER_DEFINED && bpe_piece(t, piece, bytes, out, &count) == OK)
+            return count;
     } else if (type == VOCAB_BYTE && sentencepiece_byte(piece, bytes) >= 0) {
         out[0] = (uint8_t)sentencepiece_byte(piece, bytes);
         return 1;
@@ -133,8 +142,8 @@ static size_t plain_piece(const Tokenizer *t, VocabTokenType type, const uint8_t
     return bytes;
 }
 
-Error tokenizer_piece(const Tokenizer *t, uint32_t id, bool specials, uint8_t *out, size_t out_max, size_t *out_bytes,
-                      Why *why)
+Error tokenizer_piece(const Tokenizer *t, uint32_t id, bool specials, uint8_t *out, size_t out_max,
+                      size_t *out_bytes, Why *why)
 {
     if (id >= t->vocab->tokens)
         return error_why(why, ERR_RANGE, "token %u, the vocabulary has %u", id, t->vocab->tokens);

@@ -14,10 +14,11 @@ typedef struct Markers {
     const char *head_end;     /* Llama 3: behind the role */
 } Markers;
 
-static const Markers MARKERS[] = {[TURNS_NONE] = {0},
-                                  [TURNS_CHATML] = {"<|im_start|>", "<|im_end|>", NULL},
-                                  [TURNS_GEMMA] = {"<start_of_turn>", "<end_of_turn>", NULL},
-                                  [TURNS_LLAMA3] = {"<|start_header_id|>", "<|eot_id|>", "<|end_header_id|>"}};
+static const Markers MARKERS[] = {
+    [TURNS_NONE] = {0},
+    [TURNS_CHATML] = {"<|im_start|>", "<|im_end|>", NULL},
+    [TURNS_GEMMA] = {"<start_of_turn>", "<end_of_turn>", NULL},
+    [TURNS_LLAMA3] = {"<|start_header_id|>", "<|eot_id|>", "<|end_header_id|>"}};
 
 typedef struct Writer {
     const Tokenizer *tokenizer;
@@ -45,7 +46,8 @@ TurnFormat turns_format(const Tokenizer *t)
 {
     for (TurnFormat f = TURNS_CHATML; f <= TURNS_LLAMA3; f++) {
         const Markers *m = &MARKERS[f];
-        if (has_marker(t, m->open) && has_marker(t, m->close) && has_marker(t, m->head_end)) return f;
+        if (has_marker(t, m->open) && has_marker(t, m->close) && has_marker(t, m->head_end))
+            return f;
     }
     return TURNS_NONE;
 }
@@ -56,13 +58,16 @@ static void put_bytes(Writer *w, const uint8_t *bytes, size_t count)
     w->plain_bytes += count;
 }
 
-static void put_words(Writer *w, const char *words) { put_bytes(w, (const uint8_t *)words, strlen(words)); }
+static void put_words(Writer *w, const char *words)
+{
+    put_bytes(w, (const uint8_t *)words, strlen(words));
+}
 
 static Error flush(Writer *w)
 {
     size_t count = 0;
-    TRY(tokenizer_encode(w->tokenizer, w->plain, w->plain_bytes, 0, w->scratch, w->ids + w->ids_count,
-                         w->ids_max - w->ids_count, &count, w->why));
+    TRY(tokenizer_encode(w->tokenizer, w->plain, w->plain_bytes, 0, w->scratch,
+                         w->ids + w->ids_count, w->ids_max - w->ids_count, &count, w->why));
     w->ids_count += count;
     w->plain_bytes = 0;
     return OK;
@@ -72,12 +77,16 @@ static Error put_id(Writer *w, uint32_t id)
 {
     TRY(flush(w));
     if (w->ids_count == w->ids_max)
-        return error_why(w->why, ERR_CAPACITY, "the conversation has more than %zu tokens", w->ids_max);
+        return error_why(w->why, ERR_CAPACITY, "the conversation has more than %zu tokens",
+                         w->ids_max);
     w->ids[w->ids_count++] = id;
     return OK;
 }
 
-static Error put_marker(Writer *w, const char *name) { return put_id(w, tokenizer_find(w->tokenizer, name)); }
+static Error put_marker(Writer *w, const char *name)
+{
+    return put_id(w, tokenizer_find(w->tokenizer, name));
+}
 
 static bool is_role(const Turn *turn, const char *role) { return strcmp(turn->role, role) == 0; }
 
@@ -124,8 +133,8 @@ static const uint8_t *find_bytes(const uint8_t *in, size_t bytes, const char *wh
     return NULL;
 }
 
-/* The words behind "<|im_start|>system" and a line break (as such, or written \n) up to "<|im_end|>", if they are plain
- * words: no quote, brace or backslash, which would be the template's own code. */
+/* The words behind "<|im_start|>system" and a line break (as such, or written \n) up to "<|im_end|>", if
+ * they are plain words: no quote, brace or backslash, which would be the template's own code. */
 static Text default_system(const Vocab *v)
 {
     static const char open[] = "<|im_start|>system";
@@ -159,14 +168,15 @@ static Error begin(Writer *w, const Turn *turns, size_t count, bool first)
     return put_turn(w, "system", words.bytes, words.count);
 }
 
-/* Gemma's user turn with the system texts that stand right before it: turns[from..to), the last of them the user's (or a
- * system text that no user turn follows). Only the user's text is trimmed. */
+/* Gemma's user turn with the system texts that stand right before it: turns[from..to), the last of them the
+ * user's (or a system text that no user turn follows). Only the user's text is trimmed. */
 static Error put_gemma_user(Writer *w, const Turn *turns, size_t from, size_t to)
 {
     TRY(open_turn(w, "user"));
     for (size_t i = from; i < to; i++) {
         bool system = is_role(&turns[i], "system");
-        Text text = system ? (Text){turns[i].text, turns[i].bytes} : trimmed(w, turns[i].text, turns[i].bytes);
+        Text text = system ? (Text){turns[i].text, turns[i].bytes}
+                           : trimmed(w, turns[i].text, turns[i].bytes);
         put_bytes(w, text.bytes, text.count);
         if (system && i + 1 < to) put_words(w, "\n\n");
     }
@@ -206,9 +216,11 @@ static Error put_turns(Writer *w, const Turn *turns, size_t count)
 static Error check_roles(const Turn *turns, size_t count, Why *why)
 {
     for (size_t i = 0; i < count; i++)
-        if (!is_role(&turns[i], "system") && !is_role(&turns[i], "user") && !is_role(&turns[i], "assistant"))
-            return error_why(why, ERR_USAGE, "message %zu has the role \"%.*s\"; system, user and assistant exist", i,
-                             40, turns[i].role);
+        if (!is_role(&turns[i], "system") && !is_role(&turns[i], "user") &&
+            !is_role(&turns[i], "assistant"))
+            return error_why(why, ERR_USAGE,
+                             "message %zu has the role \"%.*s\"; system, user and assistant exist",
+                             i, 40, turns[i].role);
     return OK;
 }
 
@@ -228,22 +240,33 @@ size_t turns_scratch_bytes(const Tokenizer *t, const Turn *turns, size_t count)
 
 size_t turns_ids_max(const Turn *turns, size_t count) { return 4 * plain_max(turns, count) + 4; }
 
-Error turns_encode(const Tokenizer *t, const Turn *turns, size_t count, bool first, Arena *scratch, uint32_t *ids,
-                   size_t ids_max, size_t *ids_count, Why *why)
+static Error put_all(Writer *w, const Turn *turns, size_t count, bool first)
+{
+    w->plain = arena_take(w->scratch, plain_max(turns, count));
+    if (!w->plain)
+        return error_why(w->why, ERR_MEMORY, "no room for a conversation of %zu messages", count);
+    TRY(begin(w, turns, count, first));
+    TRY(put_turns(w, turns, count));
+    TRY(open_turn(w, w->format == TURNS_GEMMA ? "model" : "assistant"));
+    return flush(w);
+}
+
+Error turns_encode(const Tokenizer *t, const Turn *turns, size_t count, bool first, Arena *scratch,
+                   uint32_t *ids, size_t ids_max, size_t *ids_count, Why *why)
 {
     size_t mark = arena_mark(scratch);
-    Writer w = {.tokenizer = t, .format = turns_format(t), .scratch = scratch, .ids = ids, .ids_max = ids_max,
+    Writer w = {.tokenizer = t,
+                .format = turns_format(t),
+                .scratch = scratch,
+                .ids = ids,
+                .ids_max = ids_max,
                 .why = why};
     if (w.format == TURNS_NONE)
-        return error_why(why, ERR_UNSUPPORTED, "the vocabulary has no markers of turns that this build knows");
+        return error_why(why, ERR_UNSUPPORTED,
+                         "the vocabulary has no markers of turns that this build knows");
     TRY(check_roles(turns, count, why));
-    w.plain = arena_take(scratch, plain_max(turns, count));
-    if (!w.plain) return error_why(why, ERR_MEMORY, "no room for a conversation of %zu messages", count);
-    TRY(begin(&w, turns, count, first));
-    TRY(put_turns(&w, turns, count));
-    TRY(open_turn(&w, w.format == TURNS_GEMMA ? "model" : "assistant"));
-    TRY(flush(&w));
+    Error error = put_all(&w, turns, count, first);
     arena_reset(scratch, mark);
     *ids_count = w.ids_count;
-    return OK;
+    return error;
 }

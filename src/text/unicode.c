@@ -5,8 +5,14 @@
 #include "text/unicode.h"
 
 enum {
-    SYLLABLE = 0xAC00, LEAD = 0x1100, VOWEL = 0x1161, TAIL = 0x11A7,
-    LEADS = 19, VOWELS = 21, TAILS = 28, SYLLABLES = LEADS * VOWELS * TAILS
+    SYLLABLE = 0xAC00,
+    LEAD = 0x1100,
+    VOWEL = 0x1161,
+    TAIL = 0x11A7,
+    LEADS = 19,
+    VOWELS = 21,
+    TAILS = 28,
+    SYLLABLES = LEADS * VOWELS * TAILS
 };
 
 static uint32_t hangul_decompose(uint32_t index, uint32_t *parts)
@@ -30,7 +36,8 @@ uint32_t unicode_decompose(uint32_t c, uint32_t *parts)
         else high = middle;
     }
     if (low == unicode_decomposed_count || unicode_decomposed[low] != c) return 1;
-    uint32_t start = unicode_decomposed_start[low], count = unicode_decomposed_start[low + 1] - start;
+    uint32_t start = unicode_decomposed_start[low],
+             count = unicode_decomposed_start[low + 1] - start;
     for (uint32_t i = 0; i < count; i++) parts[i] = unicode_decomposed_parts[start + i];
     return count;
 }
@@ -39,7 +46,8 @@ static uint32_t hangul_compose(uint32_t first, uint32_t second)
 {
     if (first - LEAD < LEADS && second - VOWEL < VOWELS)
         return SYLLABLE + ((first - LEAD) * VOWELS + (second - VOWEL)) * TAILS;
-    if (first - SYLLABLE < SYLLABLES && (first - SYLLABLE) % TAILS == 0 && second - TAIL - 1 < TAILS - 1)
+    if (first - SYLLABLE < SYLLABLES && (first - SYLLABLE) % TAILS == 0 &&
+        second - TAIL - 1 < TAILS - 1)
         return first + (second - TAIL);
     return 0;
 }

@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 enum {
-    UNICODE_LETTER = 1,  /* general category L */
-    UNICODE_NUMBER = 2,  /* general category N */
-    UNICODE_SPACE = 4,   /* property White_Space */
-    UNICODE_CHECK = 8,   /* text with this character may not be in NFC */
-    UNICODE_JOINS = 16,  /* may compose or reorder with what stands before it */
+    UNICODE_LETTER = 1, /* general category L */
+    UNICODE_NUMBER = 2, /* general category N */
+    UNICODE_SPACE = 4,  /* property White_Space */
+    UNICODE_CHECK = 8,  /* text with this character may not be in NFC */
+    UNICODE_JOINS = 16, /* may compose or reorder with what stands before it */
     UNICODE_LAST = 0x10FFFF,
     UNICODE_PARTS_MAX = 4 /* characters in a full canonical decomposition */
 };
@@ -42,7 +42,8 @@ static inline unsigned unicode_order(uint32_t c)
     return unicode_order_rows[(uint32_t)unicode_order_index[c >> 7] << 7 | (c & 127)];
 }
 
-/* The full canonical decomposition of c, at least c itself; returns how many of parts[UNICODE_PARTS_MAX] were written. */
+/* The full canonical decomposition of c, at least c itself; returns how many of parts[UNICODE_PARTS_MAX]
+ * were written. */
 uint32_t unicode_decompose(uint32_t c, uint32_t *parts);
 /* The character that NFC puts in the place of the pair, 0 when it keeps them apart. */
 uint32_t unicode_compose(uint32_t first, uint32_t second);

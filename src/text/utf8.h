@@ -16,7 +16,8 @@
  *        a decoder replaces by one U+FFFD. Source  The Unicode Standard, section 3.9, table 3-7; WHATWG Encoding. */
 int utf8_look(const uint8_t *text, size_t bytes);
 
-/* The character at text[0..bytes), bytes >= 1, and its length; a byte that begins none is UTF8_INVALID of length 1. */
+/* The character at text[0..bytes), bytes >= 1, and its length; a byte that begins none is UTF8_INVALID of
+ * length 1. */
 uint32_t utf8_read(const uint8_t *text, size_t bytes, uint32_t *length);
 
 /* Writes c (at most U+10FFFF) to out[4]; returns the length. */

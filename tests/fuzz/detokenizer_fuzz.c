@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids to text with stop strings, against the definition: repair all bytes at once, then look for the stop that is complete
- * first. Input: one byte flags (bit 0 SentencePiece, bit 1 specials), stops each as a length byte and its bytes up to a
- * length of 0, then ids of two bytes. */
+/* Ids to text with stop strings, against the definition: repair all bytes at once, then look for the stop
+ * that is complete first. Input: one byte flags (bit 0 SentencePiece, bit 1 specials), stops each as a
+ * length byte and its bytes up to a length of 0, then ids of two bytes. */
 #include "../unit/text/small_vocab.h"
 #include "text/detokenizer.h"
 #include "text/utf8.h"
@@ -52,7 +52,8 @@ static bool fuzz_cut(Text *text, const Detokenizer *d)
         size_t longest = 0;
         for (uint32_t i = 0; i < d->stop_count; i++) {
             size_t bytes = d->stop_bytes[i];
-            if (bytes <= end && bytes > longest && memcmp(text->bytes + end - bytes, d->stops[i], bytes) == 0)
+            if (bytes <= end && bytes > longest &&
+                memcmp(text->bytes + end - bytes, d->stops[i], bytes) == 0)
                 longest = bytes;
         }
         if (!longest) continue;
@@ -74,7 +75,8 @@ static Text fuzz_streamed(Detokenizer *d, const uint8_t *ids, size_t count)
         memcpy(text.bytes + text.count, out, bytes);
         text.count += bytes;
     }
-    CHECK(detokenizer_end(d, text.bytes + text.count, DETOKENIZER_OUT_BYTES_MAX, &bytes, NULL) == OK);
+    CHECK(detokenizer_end(d, text.bytes + text.count, DETOKENIZER_OUT_BYTES_MAX, &bytes, NULL) ==
+          OK);
     text.count += bytes;
     return text;
 }
@@ -97,7 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     Text want = fuzz_repaired(d.tokenizer, d.specials, at, count);
     bool cut = fuzz_cut(&want, &d);
     Text got = fuzz_streamed(&d, at, count);
-    CHECK(d.stopped == cut && got.count == want.count && memcmp(got.bytes, want.bytes, got.count) == 0);
+    CHECK(d.stopped == cut && got.count == want.count &&
+          memcmp(got.bytes, want.bytes, got.count) == 0);
     free(got.bytes);
     free(want.bytes);
     return 0;

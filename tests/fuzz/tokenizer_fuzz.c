@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to ids. The first byte chooses the vocabulary and the flags, the rest is the text; or, when its highest bit is set, the
- * rest is a whole tokenizer section, and a fixed text is tokenized with whatever it says.
+/* Text to ids. The first byte chooses the vocabulary and the flags, the rest is the text; or, when its
+ * highest bit is set, the rest is a whole tokenizer section, and a fixed text is tokenized with whatever it says.
  *
  *   bits 0-2  0 qwen2, 1 gpt-2, 2 llama-bpe, 3 smollm, 4 SentencePiece, 5 the same with a space in front
  *   bit 3     TOKENIZE_SPECIALS     bit 4  TOKENIZE_BOS     bit 7  a section */
@@ -20,7 +20,8 @@ static SmallVocab *fuzz_vocab(unsigned kind)
 }
 
 /* The ids in memory of exactly the promised sizes, to be freed. */
-static uint32_t *fuzz_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, unsigned flags, size_t *count)
+static uint32_t *fuzz_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, unsigned flags,
+                             size_t *count)
 {
     size_t room = tokenizer_scratch_bytes(t, bytes), ids_max = tokenizer_ids_max(t, bytes);
     void *memory = malloc(room);
@@ -40,7 +41,8 @@ static uint32_t *fuzz_encode(const Tokenizer *t, const uint8_t *text, size_t byt
 }
 
 /* Byte-level BPE without NFC gives back every byte. */
-static void fuzz_back(const Tokenizer *t, const uint32_t *ids, size_t count, const uint8_t *text, size_t bytes)
+static void fuzz_back(const Tokenizer *t, const uint32_t *ids, size_t count, const uint8_t *text,
+                      size_t bytes)
 {
     size_t at = 0, length;
     uint8_t piece[TOKENIZER_PIECE_BYTES_MAX];
@@ -54,7 +56,8 @@ static void fuzz_back(const Tokenizer *t, const uint32_t *ids, size_t count, con
 
 static void fuzz_section(const uint8_t *section, size_t bytes)
 {
-    static const char text[] = "Hello  the world's 12345\r\n\xFF<s></s><|im_end|> e\xCC\x81\xCC\xA3 \xE2\x96\x81";
+    static const char text[] =
+        "Hello  the world's 12345\r\n\xFF<s></s><|im_end|> e\xCC\x81\xCC\xA3 \xE2\x96\x81";
     Vocab vocab;
     Why why = {{0}};
     if (vocab_parse(section, bytes, &vocab, &why) != OK) return;
@@ -65,7 +68,8 @@ static void fuzz_section(const uint8_t *section, size_t bytes)
     Error error = tokenizer_build(&vocab, &arena, &t, &why);
     CHECK(error != ERR_MEMORY);
     if (error == OK) {
-        free(fuzz_encode(t, (const uint8_t *)text, sizeof text - 1, TOKENIZE_SPECIALS | TOKENIZE_BOS, &count));
+        free(fuzz_encode(t, (const uint8_t *)text, sizeof text - 1,
+                         TOKENIZE_SPECIALS | TOKENIZE_BOS, &count));
         free(fuzz_encode(t, (const uint8_t *)text, sizeof text - 1, 0, &count));
         for (uint32_t id = 0; id < vocab.tokens; id++) {
             uint8_t piece[TOKENIZER_PIECE_BYTES_MAX];

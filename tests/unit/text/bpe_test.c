@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "small_random.h"
 #include "small_vocab.h"
 
 static SmallVocab *build(VocabPre pre)
@@ -23,7 +24,8 @@ static void expect(const SmallVocab *s, const char *text, const char *want)
         uint32_t bytes;
         const uint8_t *piece = vocab_token(&s->vocab, ids[i], &bytes);
         if (strncmp(want, (const char *)piece, bytes) != 0 || (want[bytes] != ' ' && want[bytes]))
-            fail_msg("\"%s\": piece %zu is \"%.*s\", want \"%s\"", text, i, (int)bytes, (const char *)piece, want);
+            fail_msg("\"%s\": piece %zu is \"%.*s\", want \"%s\"", text, i, (int)bytes,
+                     (const char *)piece, want);
         want += bytes + (want[bytes] == ' ');
     }
     assert_string_equal(want, "");
@@ -76,7 +78,8 @@ static void test_bytes_without_a_token_are_dropped(void **state)
 {
     (void)state;
     SmallVocab *s = small_bpe(VOCAB_PRE_GPT2);
-    s->text[s->ends['h' - 1] + 0] = 1; /* the token of h becomes something that stands for no byte */
+    s->text[s->ends['h' - 1] + 0] =
+        1; /* the token of h becomes something that stands for no byte */
     assert_int_equal(small_build(s, NULL), OK);
     size_t count;
     const uint32_t *ids = small_encode(s, "xhy", 3, 0, &count);
@@ -91,16 +94,18 @@ static void test_any_bytes_round_trip(void **state)
 {
     (void)state;
     SmallVocab *s[] = {build(VOCAB_PRE_GPT2), build(VOCAB_PRE_SMOLLM), build(VOCAB_PRE_LLAMA_BPE)};
-    srand(3);
     for (int round = 0; round < 3000; round++) {
         uint8_t text[200], back[2000];
-        size_t bytes = (size_t)rand() % sizeof text, count, length = 0;
-        for (size_t i = 0; i < bytes; i++) text[i] = (uint8_t)(round % 2 ? rand() : " the'\n1a\xC3\xA9\xFF"[rand() % 11]);
+        size_t bytes = small_random(sizeof text), count, length = 0;
+        for (size_t i = 0; i < bytes; i++)
+            text[i] = (uint8_t)(round % 2 ? small_random(256)
+                                          : (uint8_t)" the'\n1a\xC3\xA9\xFF"[small_random(11)]);
         const SmallVocab *v = s[round % 3];
         const uint32_t *ids = small_encode(v, text, bytes, TOKENIZE_SPECIALS, &count);
         for (size_t i = 0; i < count; i++) {
             size_t piece;
-            assert_int_equal(tokenizer_piece(v->tokenizer, ids[i], true, back + length, 1024, &piece, NULL), OK);
+            assert_int_equal(
+                tokenizer_piece(v->tokenizer, ids[i], true, back + length, 1024, &piece, NULL), OK);
             length += piece;
         }
         assert_int_equal(length, bytes);
@@ -111,9 +116,10 @@ static void test_any_bytes_round_trip(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks_decide), cmocka_unit_test(test_whole_words_first),
-        cmocka_unit_test(test_nfc_for_qwen2_only), cmocka_unit_test(test_bytes_without_a_token_are_dropped),
-        cmocka_unit_test(test_any_bytes_round_trip)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks_decide),
+                                       cmocka_unit_test(test_whole_words_first),
+                                       cmocka_unit_test(test_nfc_for_qwen2_only),
+                                       cmocka_unit_test(test_bytes_without_a_token_are_dropped),
+                                       cmocka_unit_test(test_any_bytes_round_trip)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,8 +46,9 @@ static void begin(const char *stop, const char *other)
 static void push(uint32_t id)
 {
     size_t bytes;
-    assert_int_equal(detokenizer_push(&answer.d, id, (uint8_t *)answer.text + answer.bytes, DETOKENIZER_OUT_BYTES_MAX,
-                                      &bytes, &answer.stopped, NULL), OK);
+    assert_int_equal(detokenizer_push(&answer.d, id, (uint8_t *)answer.text + answer.bytes,
+                                      DETOKENIZER_OUT_BYTES_MAX, &bytes, &answer.stopped, NULL),
+                     OK);
     answer.bytes += bytes;
 }
 
@@ -65,8 +66,9 @@ static void expect_so_far(const char *want)
 static void expect_end(const char *want, bool stopped)
 {
     size_t bytes;
-    assert_int_equal(detokenizer_end(&answer.d, (uint8_t *)answer.text + answer.bytes, DETOKENIZER_OUT_BYTES_MAX, &bytes,
-                                     NULL), OK);
+    assert_int_equal(detokenizer_end(&answer.d, (uint8_t *)answer.text + answer.bytes,
+                                     DETOKENIZER_OUT_BYTES_MAX, &bytes, NULL),
+                     OK);
     answer.bytes += bytes;
     expect_so_far(want);
     assert_int_equal(answer.stopped, stopped);
@@ -90,10 +92,18 @@ static void test_invalid_bytes(void **state)
     (void)state;
     static const struct {
         const char *bytes, *text;
-    } facts[] = {{"\xE2\x9C\x85\x85", "✅\uFFFD"}, {"\xC0\x80", "\uFFFD\uFFFD"},
-                 {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD"}, {"\xF5\x80\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD"},
-                 {"\xF0\x9F\x98x", "\uFFFDx"}, {"\xE6\xAD", "\uFFFD"}, {"\xF0\x9F", "\uFFFD"},
-                 {"\xE2\xE2\x9C\x85", "\uFFFD✅"}, {"a\xFF" "b", "a\uFFFDb"}, {"\xF0\x80\x80\x41", "\uFFFD\uFFFD\uFFFDA"}};
+    } facts[] = {{"\xE2\x9C\x85\x85", "✅\uFFFD"},
+                 {"\xC0\x80", "\uFFFD\uFFFD"},
+                 {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD"},
+                 {"\xF5\x80\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD"},
+                 {"\xF0\x9F\x98x", "\uFFFDx"},
+                 {"\xE6\xAD", "\uFFFD"},
+                 {"\xF0\x9F", "\uFFFD"},
+                 {"\xE2\xE2\x9C\x85", "\uFFFD✅"},
+                 {"a\xFF"
+                  "b",
+                  "a\uFFFDb"},
+                 {"\xF0\x80\x80\x41", "\uFFFD\uFFFD\uFFFDA"}};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         begin(NULL, NULL);
         push_bytes(facts[i].bytes);
@@ -186,10 +196,14 @@ static void test_limits(void **state)
     size_t bytes;
     bool stopped;
     begin(NULL, NULL);
-    assert_int_equal(detokenizer_push(&answer.d, 'a', (uint8_t *)answer.text, 2, &bytes, &stopped, &why), ERR_CAPACITY);
+    assert_int_equal(
+        detokenizer_push(&answer.d, 'a', (uint8_t *)answer.text, 2, &bytes, &stopped, &why),
+        ERR_CAPACITY);
     assert_int_equal(detokenizer_push(&answer.d, vocab->vocab.tokens, (uint8_t *)answer.text,
-                                      DETOKENIZER_OUT_BYTES_MAX, &bytes, &stopped, &why), ERR_RANGE);
-    assert_int_equal(detokenizer_end(&answer.d, (uint8_t *)answer.text, 2, &bytes, &why), ERR_CAPACITY);
+                                      DETOKENIZER_OUT_BYTES_MAX, &bytes, &stopped, &why),
+                     ERR_RANGE);
+    assert_int_equal(detokenizer_end(&answer.d, (uint8_t *)answer.text, 2, &bytes, &why),
+                     ERR_CAPACITY);
 }
 
 static void test_specials(void **state)
@@ -210,7 +224,8 @@ static void test_sentencepiece_space(void **state)
     SmallVocab *mine = vocab, *s = vocab = small_sentencepiece(true);
     assert_int_equal(small_build(s, NULL), OK);
     begin(NULL, NULL);
-    push(small_find(s, "▁the")), push(small_find(s, "▁a")), push(small_find(s, "</s>")), push(small_find(s, "▁a"));
+    push(small_find(s, "▁the")), push(small_find(s, "▁a")), push(small_find(s, "</s>")),
+        push(small_find(s, "▁a"));
     expect_end("the aa", false);
     begin(NULL, NULL);
     push(small_find(s, "<0x20>")), push(small_find(s, "▁a"));
@@ -225,10 +240,13 @@ static void test_sentencepiece_space(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_characters_are_never_split), cmocka_unit_test(test_invalid_bytes),
-        cmocka_unit_test(test_stops_over_token_borders), cmocka_unit_test(test_held_text_is_released),
-        cmocka_unit_test(test_overlapping_stops), cmocka_unit_test(test_limits), cmocka_unit_test(test_specials),
-        cmocka_unit_test(test_sentencepiece_space)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_characters_are_never_split),
+                                       cmocka_unit_test(test_invalid_bytes),
+                                       cmocka_unit_test(test_stops_over_token_borders),
+                                       cmocka_unit_test(test_held_text_is_released),
+                                       cmocka_unit_test(test_overlapping_stops),
+                                       cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_specials),
+                                       cmocka_unit_test(test_sentencepiece_space)};
     return cmocka_run_group_tests(tests, open_vocab, close_vocab);
 }

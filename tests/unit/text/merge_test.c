@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "small_random.h"
 #include "text/merge.h"
 
 enum { LETTERS = 40 };
@@ -16,7 +17,8 @@ typedef struct Rules {
     uint32_t pair[LETTERS][LETTERS];
 } Rules;
 
-static bool lookup(const void *context, const Merge *m, uint32_t left, uint32_t right, uint32_t *key, uint32_t *merged)
+static bool lookup(const void *context, const Merge *m, uint32_t left, uint32_t right,
+                   uint32_t *key, uint32_t *merged)
 {
     uint32_t rule = ((const Rules *)context)->pair[m->id[left]][m->id[right]];
     if (!rule) return false;
@@ -28,10 +30,10 @@ static bool lookup(const void *context, const Merge *m, uint32_t left, uint32_t 
 static void random_rules(Rules *r)
 {
     memset(r, 0, sizeof *r);
-    uint32_t ranks = 1 + (uint32_t)rand() % 60;
+    uint32_t ranks = 1 + small_random(60);
     for (int i = 0; i < 300; i++) {
-        uint32_t a = (uint32_t)rand() % LETTERS, b = (uint32_t)rand() % LETTERS;
-        r->pair[a][b] = (1 + (uint32_t)rand() % ranks) << 8 | (uint32_t)rand() % LETTERS;
+        uint32_t a = small_random(LETTERS), b = small_random(LETTERS);
+        r->pair[a][b] = (1 + small_random(ranks)) << 8 | small_random(LETTERS);
     }
 }
 
@@ -57,15 +59,14 @@ static void test_equals_the_definition(void **state)
     (void)state;
     static Rules rules;
     uint8_t memory[16384];
-    srand(11);
     for (int round = 0; round < 3000; round++) {
         random_rules(&rules);
-        size_t count = 1 + (size_t)rand() % 80;
+        size_t count = 1 + small_random(80);
         uint32_t slow[80];
         Arena scratch = arena_make(memory, sizeof memory);
         Merge m;
         assert_int_equal(merge_make(&m, count, &scratch, NULL), OK);
-        for (size_t i = 0; i < count; i++) slow[i] = m.id[i] = (uint32_t)rand() % LETTERS;
+        for (size_t i = 0; i < count; i++) slow[i] = m.id[i] = small_random(LETTERS);
         merge_run(&m, lookup, &rules);
         size_t want = merge_slowly(&rules, slow, count), got = 0;
         for (uint32_t i = 0; i < m.count; i = m.next[i]) assert_int_equal(m.id[i], slow[got++]);
@@ -88,6 +89,7 @@ static void test_limits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_equals_the_definition), cmocka_unit_test(test_limits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_equals_the_definition),
+                                       cmocka_unit_test(test_limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

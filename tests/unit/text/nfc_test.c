@@ -49,7 +49,9 @@ static void test_facts(void **state)
     expect("\u1112\u1161\u11AB", "\uD55C");
     expect("\u0958", "\u0915\u093C");
     expect("\u09C7\u09BE", "\u09CB");
-    expect("a\u0315\u0300\u05AE" "b", "\u00E0\u05AE\u0315b");
+    expect("a\u0315\u0300\u05AE"
+           "b",
+           "\u00E0\u05AE\u0315b");
     expect("\U0001D160", "\U0001D158\U0001D165\U0001D16E");
     expect("\u0301a", "\u0301a");
     expect("\u0F71\u0F72\u0F71", "\u0F71\u0F71\u0F72");
@@ -62,7 +64,9 @@ static void test_invalid_bytes_pass_and_separate(void **state)
     expect("\xFF", "\xFF");
     expect("e\xCC", "e\xCC");
     expect("e\xFF\u0301", "e\xFF\u0301");
-    expect("\xED\xA0\x80" "e\u0301\xC0\x80", "\xED\xA0\x80\u00E9\xC0\x80");
+    expect("\xED\xA0\x80"
+           "e\u0301\xC0\x80",
+           "\xED\xA0\x80\u00E9\xC0\x80");
 }
 
 /* Every character: normalizing twice changes nothing, and text that is called plain is its own normal form. */
@@ -88,7 +92,8 @@ static void test_a_megabyte_of_marks_is_sorted_stably(void **state)
     (void)state;
     enum { MARKS = 1 << 19 };
     uint8_t *text = malloc(2 * MARKS);
-    for (size_t i = 0; i < MARKS; i++) utf8_write(i % 2 ? 0x323 : i % 4 ? 0x301 : 0x300, text + 2 * i);
+    for (size_t i = 0; i < MARKS; i++)
+        utf8_write(i % 2 ? 0x323 : i % 4 ? 0x301 : 0x300, text + 2 * i);
     size_t bytes;
     uint8_t *out = normal_form(text, 2 * MARKS, &bytes);
     assert_int_equal(bytes, 2 * MARKS);
@@ -107,12 +112,14 @@ static void test_too_little_scratch(void **state)
     size_t bytes;
     Arena none = arena_make(out, 0);
     Why why = {{0}};
-    assert_int_equal(nfc_normalize((const uint8_t *)"abc", 3, &none, out, &bytes, &why), ERR_MEMORY);
+    assert_int_equal(nfc_normalize((const uint8_t *)"abc", 3, &none, out, &bytes, &why),
+                     ERR_MEMORY);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_facts), cmocka_unit_test(test_invalid_bytes_pass_and_separate),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_facts),
+                                       cmocka_unit_test(test_invalid_bytes_pass_and_separate),
                                        cmocka_unit_test(test_every_character),
                                        cmocka_unit_test(test_a_megabyte_of_marks_is_sorted_stably),
                                        cmocka_unit_test(test_too_little_scratch)};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "small_random.h"
 #include "text/pretokenize.h"
 
 /* The words of `text` must be those of `want`, where words are separated by "|". */
@@ -14,10 +15,11 @@ static void expect(VocabPre pre, const char *text, const char *want)
 {
     size_t at = 0, bytes = strlen(text);
     while (at < bytes) {
-        size_t end = pretokenize_word(pre, (const uint8_t *)text, bytes, at), length = strcspn(want, "|");
+        size_t end = pretokenize_word(pre, (const uint8_t *)text, bytes, at),
+               length = strcspn(want, "|");
         if (end - at != length || memcmp(text + at, want, length) != 0)
-            fail_msg("pre %d, \"%s\": got \"%.*s\", want \"%.*s\"", (int)pre, text, (int)(end - at), text + at,
-                     (int)length, want);
+            fail_msg("pre %d, \"%s\": got \"%.*s\", want \"%.*s\"", (int)pre, text, (int)(end - at),
+                     text + at, (int)length, want);
         at = end;
         want += length;
         if (*want) want++;
@@ -91,10 +93,10 @@ static void test_any_bytes_come_to_an_end(void **state)
     (void)state;
     static const char alphabet[] = " \n\r\t'sStTrReElLvVdDmM19a.\xC3\xA9\xE2\x80\xA8\xFF\xCC\x81";
     uint8_t text[64];
-    srand(5);
     for (int round = 0; round < 20000; round++) {
-        size_t bytes = (size_t)(rand() % 64);
-        for (size_t i = 0; i < bytes; i++) text[i] = (uint8_t)alphabet[(size_t)rand() % (sizeof alphabet - 1)];
+        size_t bytes = small_random(64);
+        for (size_t i = 0; i < bytes; i++)
+            text[i] = (uint8_t)alphabet[small_random(sizeof alphabet - 1)];
         for (VocabPre pre = VOCAB_PRE_QWEN2; pre <= VOCAB_PRE_SMOLLM; pre++)
             for (size_t at = 0, end; at < bytes; at = end) {
                 end = pretokenize_word(pre, text, bytes, at);
@@ -114,8 +116,12 @@ static void test_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt2), cmocka_unit_test(test_smollm), cmocka_unit_test(test_qwen2),
-        cmocka_unit_test(test_llama), cmocka_unit_test(test_bytes_that_are_no_character_are_symbols),
-        cmocka_unit_test(test_any_bytes_come_to_an_end), cmocka_unit_test(test_known)};
+        cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_smollm),
+        cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_bytes_that_are_no_character_are_symbols),
+        cmocka_unit_test(test_any_bytes_come_to_an_end),
+        cmocka_unit_test(test_known)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

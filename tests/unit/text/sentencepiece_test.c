@@ -23,7 +23,8 @@ static void expect(const SmallVocab *s, const char *text, unsigned flags, const 
         uint32_t bytes;
         const uint8_t *piece = vocab_token(&s->vocab, ids[i], &bytes);
         if (strncmp(want, (const char *)piece, bytes) != 0 || (want[bytes] != ' ' && want[bytes]))
-            fail_msg("\"%s\": piece %zu is \"%.*s\", want \"%s\"", text, i, (int)bytes, (const char *)piece, want);
+            fail_msg("\"%s\": piece %zu is \"%.*s\", want \"%s\"", text, i, (int)bytes,
+                     (const char *)piece, want);
         want += bytes + (want[bytes] == ' ');
     }
     assert_string_equal(want, "");
@@ -52,7 +53,8 @@ static void test_space_prefix(void **state)
     expect(s, " the", 0, "▁ ▁the"); /* ▁t scores highest */
     expect(s, "", 0, "");
     expect(s, "the</s>the", TOKENIZE_SPECIALS, "▁the </s> ▁the");
-    expect(s, "the\nthe", TOKENIZE_SPECIALS, "▁the \n t he"); /* no space after what is part of the text */
+    expect(s, "the\nthe", TOKENIZE_SPECIALS,
+           "▁the \n t he"); /* no space after what is part of the text */
     small_free(s);
 }
 
@@ -105,9 +107,11 @@ static void test_bytes_of_pieces(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scores_decide), cmocka_unit_test(test_space_prefix),
-        cmocka_unit_test(test_text_never_becomes_a_control_token), cmocka_unit_test(test_byte_fallback),
-        cmocka_unit_test(test_bos), cmocka_unit_test(test_bytes_of_pieces)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scores_decide),
+                                       cmocka_unit_test(test_space_prefix),
+                                       cmocka_unit_test(test_text_never_becomes_a_control_token),
+                                       cmocka_unit_test(test_byte_fallback),
+                                       cmocka_unit_test(test_bos),
+                                       cmocka_unit_test(test_bytes_of_pieces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

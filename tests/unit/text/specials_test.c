@@ -41,7 +41,8 @@ static void test_control_only_where_allowed(void **state)
     match(g, "<unk>", false, "");
     match(g, "<unk>", true, "<unk>");
     match(g, "\n\n\n", false, "\n\n");
-    match(g, "<start_of_turn>", false, ""); /* a marker of turns, although the file says user-defined */
+    match(g, "<start_of_turn>", false,
+          ""); /* a marker of turns, although the file says user-defined */
     match(g, "<start_of_turn>", true, "<start_of_turn>");
     small_free(s);
     small_free(g);

@@ -44,8 +44,9 @@ static void test_printable_bytes(void **state)
     static const struct {
         uint8_t byte;
         const char *text;
-    } facts[] = {{' ', "Ġ"}, {'\n', "Ċ"}, {'\t', "ĉ"}, {'!', "!"}, {'~', "~"}, {0x7F, "ġ"}, {0x80, "Ģ"},
-                 {0xA0, "ł"}, {0xA1, "¡"}, {0xAD, "Ń"}, {0xAE, "®"}, {0xFF, "ÿ"}, {0, "Ā"}};
+    } facts[] = {{' ', "Ġ"},  {'\n', "Ċ"}, {'\t', "ĉ"}, {'!', "!"},  {'~', "~"},
+                 {0x7F, "ġ"}, {0x80, "Ģ"}, {0xA0, "ł"}, {0xA1, "¡"}, {0xAD, "Ń"},
+                 {0xAE, "®"}, {0xFF, "ÿ"}, {0, "Ā"}};
     uint8_t out[2];
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         assert_int_equal(tables_printable(facts[i].byte, out), strlen(facts[i].text));
@@ -88,10 +89,11 @@ static void test_every_shortage_of_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_token_is_found),
-                                       cmocka_unit_test(test_the_first_of_equal_texts_and_merges_counts),
-                                       cmocka_unit_test(test_printable_bytes),
-                                       cmocka_unit_test(test_a_piece_of_1025_bytes_is_refused),
-                                       cmocka_unit_test(test_every_shortage_of_memory)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_token_is_found),
+        cmocka_unit_test(test_the_first_of_equal_texts_and_merges_counts),
+        cmocka_unit_test(test_printable_bytes),
+        cmocka_unit_test(test_a_piece_of_1025_bytes_is_refused),
+        cmocka_unit_test(test_every_shortage_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

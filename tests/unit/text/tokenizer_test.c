@@ -53,12 +53,17 @@ static void test_capacity_and_memory(void **state)
     Arena scratch = arena_make(memory, sizeof memory), none = arena_make(memory, 0);
     const uint8_t *text = (const uint8_t *)"xyzwvu";
     for (size_t room = 0; room < 6; room++)
-        assert_int_equal(tokenizer_encode(s->tokenizer, text, 6, 0, &scratch, ids, room, &count, NULL), ERR_CAPACITY);
+        assert_int_equal(
+            tokenizer_encode(s->tokenizer, text, 6, 0, &scratch, ids, room, &count, NULL),
+            ERR_CAPACITY);
     assert_int_equal(scratch.used, 0);
-    assert_int_equal(tokenizer_encode(s->tokenizer, text, 6, 0, &scratch, ids, 6, &count, NULL), OK);
-    assert_int_equal(tokenizer_encode(s->tokenizer, text, 6, 0, &none, ids, 8, &count, NULL), ERR_MEMORY);
+    assert_int_equal(tokenizer_encode(s->tokenizer, text, 6, 0, &scratch, ids, 6, &count, NULL),
+                     OK);
+    assert_int_equal(tokenizer_encode(s->tokenizer, text, 6, 0, &none, ids, 8, &count, NULL),
+                     ERR_MEMORY);
     text = (const uint8_t *)"e\xCC\x81";
-    assert_int_equal(tokenizer_encode(s->tokenizer, text, 3, 0, &none, ids, 8, &count, NULL), ERR_MEMORY);
+    assert_int_equal(tokenizer_encode(s->tokenizer, text, 3, 0, &none, ids, 8, &count, NULL),
+                     ERR_MEMORY);
     small_free(s);
 }
 
@@ -75,7 +80,8 @@ static void test_pieces(void **state)
         assert_int_equal(bytes, 1);
         assert_int_equal(out[0], b);
     }
-    assert_int_equal(tokenizer_piece(t, small_find(s, "Ġthe"), false, out, sizeof out, &bytes, NULL), OK);
+    assert_int_equal(
+        tokenizer_piece(t, small_find(s, "Ġthe"), false, out, sizeof out, &bytes, NULL), OK);
     assert_int_equal(bytes, 4);
     assert_memory_equal(out, " the", 4);
     uint32_t control = small_find(s, "<|im_end|>");
@@ -84,8 +90,10 @@ static void test_pieces(void **state)
     assert_int_equal(tokenizer_piece(t, control, true, out, sizeof out, &bytes, NULL), OK);
     assert_int_equal(bytes, 10);
     assert_int_equal(tokenizer_piece(t, control, true, out, 9, &bytes, NULL), ERR_CAPACITY);
-    assert_int_equal(tokenizer_piece(t, s->vocab.tokens, true, out, sizeof out, &bytes, NULL), ERR_RANGE);
-    assert_int_equal(tokenizer_piece(t, UINT32_MAX, true, out, sizeof out, &bytes, NULL), ERR_RANGE);
+    assert_int_equal(tokenizer_piece(t, s->vocab.tokens, true, out, sizeof out, &bytes, NULL),
+                     ERR_RANGE);
+    assert_int_equal(tokenizer_piece(t, UINT32_MAX, true, out, sizeof out, &bytes, NULL),
+                     ERR_RANGE);
     small_free(s);
 }
 
@@ -105,8 +113,8 @@ static void test_ends(void **state)
     small_free(g);
 }
 
-/* A megabyte of one thing, over and over, in a thread of 256 KiB of stack. The limit is far above what it takes (0.4 s
- * at most on two slow cores) and far below what quadratic work would. */
+/* A megabyte of one thing, over and over, in a thread of 256 KiB of stack. The limit is far above what it
+ * takes (0.4 s at most on two slow cores) and far below what quadratic work would. */
 typedef struct Long {
     const SmallVocab *vocab;
     const char *unit;
@@ -127,7 +135,8 @@ static void *encode_long(void *argument)
     Arena scratch = arena_make(memory, room);
     struct timespec start, end;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
-    l->error = tokenizer_encode(t, text, BYTES, TOKENIZE_SPECIALS, &scratch, ids, ids_max, &count, NULL);
+    l->error =
+        tokenizer_encode(t, text, BYTES, TOKENIZE_SPECIALS, &scratch, ids, ids_max, &count, NULL);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
     l->seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
     free(ids);
@@ -139,10 +148,11 @@ static void *encode_long(void *argument)
 static void test_a_megabyte_of_one_thing(void **state)
 {
     (void)state;
-    static const char *const units[] = {"Z", "a", "\n", " ", "あ", "\xCC\x81", "a\xCC\xA3\xCC\x81", "\xFF", "1", "'",
-                                        "\r\n \t", "<", "<tool", "the ", "\xF0\x9D\x85\xA0"};
-    SmallVocab *vocabs[] = {small_bpe(VOCAB_PRE_QWEN2), small_bpe(VOCAB_PRE_SMOLLM), small_bpe(VOCAB_PRE_LLAMA_BPE),
-                            small_sentencepiece(true)};
+    static const char *const units[] = {
+        "Z", "a", "\n",      " ", "あ",    "\xCC\x81", "a\xCC\xA3\xCC\x81", "\xFF",
+        "1", "'", "\r\n \t", "<", "<tool", "the ",     "\xF0\x9D\x85\xA0"};
+    SmallVocab *vocabs[] = {small_bpe(VOCAB_PRE_QWEN2), small_bpe(VOCAB_PRE_SMOLLM),
+                            small_bpe(VOCAB_PRE_LLAMA_BPE), small_sentencepiece(true)};
     pthread_attr_t small_stack;
     pthread_attr_init(&small_stack);
     assert_int_equal(pthread_attr_setstacksize(&small_stack, 256 << 10), 0);
@@ -154,7 +164,8 @@ static void test_a_megabyte_of_one_thing(void **state)
             assert_int_equal(pthread_create(&thread, &small_stack, encode_long, &work), 0);
             pthread_join(thread, NULL);
             assert_int_equal(work.error, OK);
-            if (work.seconds > 5) fail_msg("vocabulary %zu, \"%s\": %.1f s", v, units[u], work.seconds);
+            if (work.seconds > 5)
+                fail_msg("vocabulary %zu, \"%s\": %.1f s", v, units[u], work.seconds);
         }
         small_free(vocabs[v]);
     }
@@ -163,9 +174,11 @@ static void test_a_megabyte_of_one_thing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unknown_kinds_are_refused), cmocka_unit_test(test_specials_only_when_asked),
-        cmocka_unit_test(test_capacity_and_memory), cmocka_unit_test(test_pieces), cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_a_megabyte_of_one_thing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_unknown_kinds_are_refused),
+                                       cmocka_unit_test(test_specials_only_when_asked),
+                                       cmocka_unit_test(test_capacity_and_memory),
+                                       cmocka_unit_test(test_pieces),
+                                       cmocka_unit_test(test_ends),
+                                       cmocka_unit_test(test_a_megabyte_of_one_thing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

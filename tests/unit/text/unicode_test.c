@@ -16,12 +16,33 @@ static void test_classes(void **state)
     static const struct {
         uint32_t character;
         unsigned kind;
-    } facts[] = {{'a', UNICODE_LETTER}, {'7', UNICODE_NUMBER}, {' ', UNICODE_SPACE}, {'\n', UNICODE_SPACE}, {'_', 0},
-                 {0x85, UNICODE_SPACE}, {0xA0, UNICODE_SPACE}, {0x3000, UNICODE_SPACE}, {0x2028, UNICODE_SPACE},
-                 {0x1680, UNICODE_SPACE}, {0x202F, UNICODE_SPACE}, {0x200B, 0}, {0xFEFF, 0}, {0x180E, 0}, {0x1C, 0},
-                 {0x664, UNICODE_NUMBER}, {0xBD, UNICODE_NUMBER}, {0x2167, UNICODE_NUMBER}, {0x2460, UNICODE_NUMBER},
-                 {0x4E2D, UNICODE_LETTER}, {0xAC00, UNICODE_LETTER}, {0x301, 0}, {0x1F600, 0}, {0xE000, 0},
-                 {0x10FFFF, 0}, {0xD800, 0}, {UTF8_INVALID, 0}};
+    } facts[] = {{'a', UNICODE_LETTER},
+                 {'7', UNICODE_NUMBER},
+                 {' ', UNICODE_SPACE},
+                 {'\n', UNICODE_SPACE},
+                 {'_', 0},
+                 {0x85, UNICODE_SPACE},
+                 {0xA0, UNICODE_SPACE},
+                 {0x3000, UNICODE_SPACE},
+                 {0x2028, UNICODE_SPACE},
+                 {0x1680, UNICODE_SPACE},
+                 {0x202F, UNICODE_SPACE},
+                 {0x200B, 0},
+                 {0xFEFF, 0},
+                 {0x180E, 0},
+                 {0x1C, 0},
+                 {0x664, UNICODE_NUMBER},
+                 {0xBD, UNICODE_NUMBER},
+                 {0x2167, UNICODE_NUMBER},
+                 {0x2460, UNICODE_NUMBER},
+                 {0x4E2D, UNICODE_LETTER},
+                 {0xAC00, UNICODE_LETTER},
+                 {0x301, 0},
+                 {0x1F600, 0},
+                 {0xE000, 0},
+                 {0x10FFFF, 0},
+                 {0xD800, 0},
+                 {UTF8_INVALID, 0}};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         assert_int_equal(unicode_class(facts[i].character) & KINDS, facts[i].kind);
     size_t spaces = 0;
@@ -74,7 +95,8 @@ static void test_tables_agree(void **state)
     for (uint32_t i = 0; i < unicode_composed_count; i++) {
         UnicodeComposed p = unicode_composed[i];
         uint32_t whole[UNICODE_PARTS_MAX], halves[UNICODE_PARTS_MAX];
-        uint32_t count = unicode_decompose(p.composed, whole), first = unicode_decompose(p.first, halves);
+        uint32_t count = unicode_decompose(p.composed, whole),
+                 first = unicode_decompose(p.first, halves);
         assert_int_equal(count, first + 1);
         for (uint32_t k = 0; k < first; k++) assert_int_equal(whole[k], halves[k]);
         assert_int_equal(whole[first], p.second);
@@ -85,8 +107,9 @@ static void test_tables_agree(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_classes), cmocka_unit_test(test_orders),
-                                       cmocka_unit_test(test_decompositions), cmocka_unit_test(test_compositions),
-                                       cmocka_unit_test(test_tables_agree)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_classes), cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_decompositions), cmocka_unit_test(test_compositions),
+        cmocka_unit_test(test_tables_agree)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

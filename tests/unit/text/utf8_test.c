@@ -37,8 +37,12 @@ static void test_maximal_subparts(void **state)
     assert_int_equal(look("\xF4\x90\x80\x80"), -1);
     assert_int_equal(look("\xF5\x80\x80\x80"), -1);
     assert_int_equal(look("\xFF\xFE"), -1);
-    assert_int_equal(look("\xE1\x80" "A"), -2);
-    assert_int_equal(look("\xF0\x91\x92" "A"), -3);
+    assert_int_equal(look("\xE1\x80"
+                          "A"),
+                     -2);
+    assert_int_equal(look("\xF0\x91\x92"
+                          "A"),
+                     -3);
     assert_int_equal(look("\xE6\xAD"), 0);
     assert_int_equal(look("\xF0\x9F"), 0);
 }
@@ -47,7 +51,10 @@ static void test_invalid_bytes_are_read_one_by_one(void **state)
 {
     (void)state;
     uint32_t length;
-    assert_int_equal(utf8_read((const uint8_t *)"\xF0\x91\x92" "A", 4, &length), UTF8_INVALID);
+    assert_int_equal(utf8_read((const uint8_t *)"\xF0\x91\x92"
+                                                "A",
+                               4, &length),
+                     UTF8_INVALID);
     assert_int_equal(length, 1);
     assert_int_equal(utf8_read((const uint8_t *)"\xE6", 1, &length), UTF8_INVALID);
     assert_int_equal(length, 1);
