@@ -39,6 +39,7 @@ typedef struct Fetch {
     uint64_t start; /* where this try began */
     uint64_t total; /* of the whole, 0 while not known */
     uint64_t expected;
+    uint64_t whole; /* from the Content-Range of a 416: bytes of the whole file */
     char validator[FETCH_VALIDATOR_BYTES]; /* of the prefix that we have */
     char answered[FETCH_VALIDATOR_BYTES];  /* of this answer */
     char sha256[SHA256_HEX_BYTES];
@@ -183,6 +184,9 @@ static size_t fetch_on_header(char *line, size_t size, size_t count, void *conte
                        value); /* a weak one (W/) does not do for ranges */
     else if (!f->answered[0] && fetch_header_is(line, length, "Last-Modified", value, sizeof value))
         (void)snprintf(f->answered, sizeof f->answered, "%s", value);
+    else if (fetch_header_is(line, length, "Content-Range", value, sizeof value) &&
+             strncmp(value, "bytes */", 8) == 0)
+        f->whole = strtoull(value + 8, NULL, 10);
     else if (fetch_header_is(line, length, "X-Linked-Etag", value, sizeof value)) {
         size_t n = strlen(value);
         if (n == 66 && value[0] == '"') {
@@ -278,6 +282,8 @@ typedef enum FetchTurn { FETCH_DONE, FETCH_FAILED, FETCH_AGAIN } FetchTurn;
 /* What an answer other than 200 and 206 means. */
 static FetchTurn fetch_judge_status(Fetch *f, Error *error)
 {
+    if (f->status == 416 && f->start && f->whole == f->start)
+        return FETCH_DONE;              /* all was here already */
     if (f->status == 416 && f->start) { /* our prefix is not one: begin again */
         *error = fetch_cut(f, 0);
         return *error == OK ? FETCH_AGAIN : FETCH_FAILED;
@@ -335,6 +341,7 @@ static FetchTurn fetch_try(Fetch *f, const char *token, Error *error)
     f->start = f->at;
     f->status = 0;
     f->accepted = false;
+    f->whole = 0;
     f->failure = OK;
     f->headers = NULL;
     fetch_prepare(f, token);
@@ -397,7 +404,8 @@ Error fetch_file(const FetchRequest *request, const Tell *tell, FetchResult *out
                           (unsigned)f.at);
     if (error == OK && fsync(f.file) != 0) error = places_system_error(errno, f.path, why);
     if (f.file >= 0) (void)close(f.file);
-    if (error == ERR_FORMAT || error == ERR_TRUNCATED || (error == ERR_NOT_FOUND && !f.named))
+    if (f.at == 0 || error == ERR_FORMAT || error == ERR_TRUNCATED ||
+        (error == ERR_NOT_FOUND && !f.named))
         fetch_forget(f.path);
     out->bytes = f.at;
     out->resumed = had;

@@ -17,7 +17,11 @@
 #include "host/zoo.h"
 #include "knot/foreign.h"
 
-enum { LOCATE_STEM_BYTES = 96, LOCATE_PARTS_MAX = 999 };
+enum {
+    LOCATE_STEM_BYTES = 96,
+    LOCATE_PARTS_MAX = 999,
+    LOCATE_SPLIT_BYTES = 20 /* -00001-of-00002.gguf */
+};
 
 static bool locate_starts(const char *text, const char *start)
 {
@@ -113,16 +117,37 @@ static Error locate_state_add(HashStream64 *hash, const char *path, Why *why)
     return OK;
 }
 
-/* How many parts a name NAME-00001-of-0000N.gguf speaks of; 0 for a whole file. */
-static unsigned locate_parts(const char *path)
+/* Reads five digits. */
+static bool locate_five(const char *text, unsigned *out)
+{
+    *out = 0;
+    for (int i = 0; i < 5; i++) {
+        if (!isdigit((unsigned char)text[i])) return false;
+        *out = *out * 10 + (unsigned)(text[i] - '0');
+    }
+    return true;
+}
+
+unsigned locate_parts(const char *path, unsigned *part)
 {
     size_t n = strlen(path);
-    unsigned part, parts;
-    int used = 0;
-    if (n < 20 || sscanf(path + n - 20, "-%5u-of-%5u.gguf%n", &part, &parts, &used) != 2 ||
-        used != 20)
+    unsigned parts;
+    if (n < LOCATE_SPLIT_BYTES) return 0;
+    const char *end = path + n - LOCATE_SPLIT_BYTES;
+    if (end[0] != '-' || memcmp(end + 6, "-of-", 4) != 0 || strcmp(end + 15, ".gguf") != 0)
         return 0;
-    return parts > LOCATE_PARTS_MAX ? LOCATE_PARTS_MAX : parts;
+    if (!locate_five(end + 1, part) || !locate_five(end + 10, &parts)) return 0;
+    return *part >= 1 && *part <= parts && parts <= LOCATE_PARTS_MAX ? parts : 0;
+}
+
+Error locate_part_name(const char *path, unsigned part, char *out, size_t out_bytes, Why *why)
+{
+    size_t n = strlen(path);
+    int used = snprintf(out, out_bytes, "%.*s-%05u%s", (int)(n - LOCATE_SPLIT_BYTES), path, part,
+                        path + n - LOCATE_SPLIT_BYTES + 6);
+    return used > 0 && (size_t)used < out_bytes
+               ? OK
+               : error_why(why, ERR_TOO_LARGE, "the name of a part is too long");
 }
 
 /* Size, time of change and inode of all parts, as 16 digits. */
@@ -130,14 +155,12 @@ static Error locate_state(const char *path, char *out, size_t out_bytes, Why *wh
 {
     HashStream64 hash;
     hash_stream64_start(&hash);
-    unsigned parts = locate_parts(path);
-    size_t n = strlen(path);
+    unsigned part, parts = locate_parts(path, &part);
     if (parts == 0) TRY(locate_state_add(&hash, path, why));
     for (unsigned i = 1; i <= parts; i++) {
-        char part[PLACES_PATH_BYTES + 32];
-        (void)snprintf(part, sizeof part, "%.*s-%05u-of-%.5s.gguf", (int)(n - 20), path, i,
-                       path + n - 10);
-        TRY(locate_state_add(&hash, part, why));
+        char name[PLACES_PATH_BYTES];
+        TRY(locate_part_name(path, i, name, sizeof name, why));
+        TRY(locate_state_add(&hash, name, why));
     }
     (void)snprintf(out, out_bytes, "%016llx", (unsigned long long)hash_stream64_end(&hash));
     return OK;
@@ -207,7 +230,8 @@ static Error locate_missing(const char *model, LocateKind kind, Why *why)
 {
     if (kind == LOCATE_CACHED)
         return error_why(why, ERR_NOT_FOUND,
-                         "there is neither a file nor a model of this name: %s. See `cobord list`", model);
+                         "there is neither a file nor a model of this name: %s. See `cobord list`",
+                         model);
     return error_why(why, ERR_NOT_FOUND, "%s is not here yet: run `cobord pull %s`", model, model);
 }
 

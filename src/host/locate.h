@@ -30,6 +30,14 @@ typedef enum LocateKind { LOCATE_ZOO, LOCATE_URL, LOCATE_CACHED, LOCATE_PATH } L
 MUST_CHECK Error locate_kind(const char *model, LocateKind *kind, char *name, size_t name_bytes,
                              Why *why);
 
+/* How many parts the file is split into that NAME-00001-of-0000N.gguf is one of, and which it is; 0
+ * for a whole file. */
+unsigned locate_parts(const char *path, unsigned *part);
+
+/* The name of another part of the same file. Errors  ERR_TOO_LARGE. */
+MUST_CHECK Error locate_part_name(const char *path, unsigned part, char *out, size_t out_bytes,
+                                  Why *why);
+
 /* The path that a file: URL stands for, or the text itself. */
 const char *locate_file_path(const char *model);
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "host/child.h"
+#include "host/fetch.h"
 #include "host/places.h"
 #include "host/stop.h"
 
@@ -156,10 +157,12 @@ static int packages_count_one(const char *path, const struct stat *state, int ty
 {
     (void)path;
     (void)at;
-    if (type == FTW_F) packages_counted += (uint64_t)state->st_size;
+    if (type == FTW_F && (uint64_t)state->st_size > packages_counted)
+        packages_counted = (uint64_t)state->st_size;
     return 0;
 }
 
+/* The largest file: the wheel. A sum would count it twice while the client copies it. */
 static uint64_t packages_bytes_under(const char *directory)
 {
     packages_counted = 0;
@@ -374,6 +377,7 @@ static void packages_close(Packages *p)
             (void)failed; /* packages_open cuts it again */
         }
         (void)close(p->file);
+        if (p->next == 0) fetch_forget(p->path); /* nothing to go on with */
     }
     free(p->buffer);
 }

@@ -40,6 +40,7 @@ typedef struct Pull {
     char knot[PLACES_PATH_BYTES];  /* models/NAME.knot */
     char sha256[SHA256_HEX_BYTES]; /* expected, "" when nobody said */
     bool resumed;
+    bool useless; /* what was downloaded is complete and no model */
     int lock;
 } Pull;
 
@@ -92,15 +93,14 @@ static Error pull_lock(Pull *p)
     }
 }
 
-/* Removes all but the partial download and its tag. */
+/* Removes all but partial downloads and their tags. */
 static void pull_clean(const Pull *p)
 {
     DIR *d = opendir(p->work);
     if (!d) return;
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        if (strcmp(e->d_name, "model.gguf") == 0 || strcmp(e->d_name, "model.gguf.tag") == 0)
-            continue;
+        if (strncmp(e->d_name, "model", 5) == 0 && strstr(e->d_name, ".gguf")) continue;
         char path[PLACES_PATH_BYTES + 256];
         (void)snprintf(path, sizeof path, "%s/%s", p->work, e->d_name);
         places_remove(path);
@@ -112,9 +112,9 @@ static void pull_clean(const Pull *p)
 static void pull_unlock(Pull *p, bool done)
 {
     if (p->lock < 0) return;
-    struct stat state;
     pull_clean(p);
-    if (done || stat(p->gguf, &state) != 0 || state.st_size == 0) places_remove(p->work);
+    if (done) places_remove(p->work);
+    else (void)rmdir(p->work); /* stays when there is something to go on with */
     (void)close(p->lock);
     p->lock = -1;
 }
@@ -279,8 +279,6 @@ static Error pull_check_hash(Pull *p, const char *path)
 /* Leaves a file with the right content at p->gguf. */
 static Error pull_get(Pull *p)
 {
-    if (p->zoo && access(p->kept, R_OK) == 0 && pull_check_hash(p, p->kept) == OK)
-        return rename(p->kept, p->gguf) == 0 ? OK : places_system_error(errno, p->kept, p->why);
     for (bool again = false;; again = true) {
         if (p->zoo) TRY(pull_check_space(p, p->zoo->bytes));
         TRY(pull_download(p));
@@ -290,6 +288,32 @@ static Error pull_get(Pull *p)
         if (!p->resumed || again) return error;
         tell_note(p->tell, "what was here from an earlier try does not fit: starting over");
     }
+}
+
+/* All parts of a split file, one after the other; p->gguf is then the first. */
+static Error pull_get_parts(Pull *p, unsigned parts)
+{
+    char first_url[PULL_URL_BYTES], name[64];
+    memcpy(first_url, p->url, sizeof first_url);
+    for (unsigned part = parts; part >= 1; part--) {
+        char line[64];
+        (void)snprintf(line, sizeof line, "part %u of %u", part, parts);
+        tell_note(p->tell, line);
+        (void)snprintf(name, sizeof name, "model-%05u-of-%05u.gguf", part, parts);
+        TRY(locate_part_name(first_url, part, p->url, sizeof p->url, p->why));
+        TRY(places_join(p->gguf, sizeof p->gguf, p->work, "", name, "", p->why));
+        TRY(pull_get(p));
+    }
+    return OK;
+}
+
+static Error pull_get_all(Pull *p)
+{
+    unsigned part, parts = p->zoo ? 0 : locate_parts(p->url, &part);
+    if (parts) return pull_get_parts(p, parts);
+    bool kept = p->zoo && access(p->kept, R_OK) == 0 && pull_check_hash(p, p->kept) == OK;
+    if (!kept) return pull_get(p);
+    return rename(p->kept, p->gguf) == 0 ? OK : places_system_error(errno, p->kept, p->why);
 }
 
 /* ---- encode and put in place ---- */
@@ -354,8 +378,10 @@ static Error pull_finish(Pull *p)
         return pull_place(p, built, p->name, p->model);
     }
     TRY(pull_build(p, p->gguf, p->name, p->model));
-    if (p->options->keep && rename(p->gguf, p->kept) != 0)
-        return places_system_error(errno, p->kept, p->why);
+    unsigned part;
+    if (!p->options->keep) return OK;
+    if (locate_parts(p->gguf, &part)) tell_note(p->tell, "the parts of a split file are not kept");
+    else if (rename(p->gguf, p->kept) != 0) return places_system_error(errno, p->kept, p->why);
     return OK;
 }
 
@@ -364,11 +390,10 @@ static Error pull_locked(Pull *p)
     Error error;
     if (pull_present(p, &error)) return error;
     pull_clean(p);
-    TRY(pull_get(p));
+    TRY(pull_get_all(p));
     error = pull_finish(p);
     /* What cannot be encoded will not be better next time; what was stopped or had no room will. */
-    if (error != OK && error != ERR_CANCELLED && error != ERR_NO_SPACE && !p->zoo)
-        fetch_forget(p->gguf);
+    p->useless = error != ERR_CANCELLED && error != ERR_NO_SPACE && !p->zoo;
     return error;
 }
 
@@ -385,7 +410,7 @@ static Error pull_run(Pull *p, char *knot_path, size_t path_bytes)
     TRY(pull_paths(p, p->name));
     TRY(pull_lock(p));
     Error error = pull_locked(p);
-    pull_unlock(p, error == OK);
+    pull_unlock(p, error == OK || p->useless);
     if (error == OK) (void)snprintf(knot_path, path_bytes, "%s", p->knot);
     return error;
 }

@@ -34,6 +34,7 @@ class Hub(http.server.ThreadingHTTPServer):
     def __init__(self, body):
         super().__init__(("127.0.0.1", 0), Handler)
         self.body, self.requests = body, []
+        self.bodies = {}          # path -> body, instead of the one
         self.status = 200
         self.ranges = True        # honours Range
         self.etag = '"one"'
@@ -72,27 +73,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.plain(503, b"busy")
         if hub.status != 200:
             return self.plain(hub.status, b"<html>no</html>")
-        start = 0
+        start, body = 0, hub.bodies.get(self.path, hub.body)
         wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
         condition = self.headers.get("If-Range")
         if wanted and hub.ranges and (condition is None or condition == hub.etag):
             start = int(wanted.group(1))
-            if start >= len(hub.body):
-                return self.plain(416, b"")
+            if start >= len(body):
+                return self.plain(416, b"", f"bytes */{len(body)}")
             self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{len(hub.body) - 1}/{len(hub.body)}")
+            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         else:
             self.send_response(200)
-        self.send_header("Content-Length", str(len(hub.body) - start))
+        self.send_header("Content-Length", str(len(body) - start))
         if hub.etag:
             self.send_header("ETag", hub.etag)
         self.end_headers()
-        self.send_body(hub, start)
+        self.send_body(hub, body, start)
 
-    def send_body(self, hub, start):
-        sent, view = 0, memoryview(hub.body)
+    def send_body(self, hub, body, start):
+        sent, view = 0, memoryview(body)
         try:
-            while start + sent < len(hub.body):
+            while start + sent < len(body):
                 if hub.cut_after is not None and sent >= hub.cut_after:
                     self.close_connection = True
                     return
@@ -104,8 +105,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True
 
-    def plain(self, status, text):
+    def plain(self, status, text, content_range=None):
         self.send_response(status)
+        if content_range:
+            self.send_header("Content-Range", content_range)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
@@ -154,7 +157,7 @@ class PullTest(unittest.TestCase):
     def run_pull(self, *arguments, verb="pull", cache=None, hub=None, limit=None, **more):
         env = PullTest.environment(self, cache, hub, **more)
         p = subprocess.run([COBORD, verb, *arguments], env=env, capture_output=True, timeout=300, text=True,
-                           preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))) if limit else None)
+                           preexec_fn=limit and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))))
         return p
 
     def no_packages(self):
@@ -407,6 +410,52 @@ class PullTest(unittest.TestCase):
         self.assert_error(p, 1, "checksum")
         self.assertEqual(len([f for f in os.listdir(self.models) if f.endswith(".knot")]), 1)
 
+    def test_split_file(self):
+        """Parts come one by one; here the second is no GGUF file, and what has arrived of the others is gone on with."""
+        self.hub.bodies = {"/m-00001-of-00002.gguf": self.body, "/m-00002-of-00002.gguf": b"<html></html>"}
+        p = self.run_pull(self.hub.address + "/m-00001-of-00002.gguf")
+        self.assert_error(p, 1, "/m-00002-of-00002.gguf", "HTML page")
+        self.assert_not_there()
+        # A whole file under both names: the encoder sees that these are no parts of one file.
+        self.hub.bodies = {"/m-00001-of-00002.gguf": self.body, "/m-00002-of-00002.gguf": self.body}
+        p = self.run_pull(self.hub.address + "/m-00001-of-00002.gguf")
+        self.assertEqual([r["path"] for r in self.hub.requests[-2:]], ["/m-00002-of-00002.gguf", "/m-00001-of-00002.gguf"])
+        self.assertEqual(p.returncode, 1, p.stderr)
+        self.assert_not_there()
+
+    def test_all_was_here_already(self):
+        """Stopped after the download: the server's 416 with the right length is good news."""
+        address = self.hub.address + "/some/model.gguf"
+        self.stop_in_the_middle(address)
+        partial = [os.path.join(d, "model.gguf") for d, _, f in os.walk(self.models) if "model.gguf" in f][0]
+        with open(partial, "wb") as f:
+            f.write(self.body)
+        p = self.run_pull(address)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertEqual([r["range"] for r in self.hub.requests], [f"bytes={len(self.body)}-"])
+
+    def test_stopped_while_encoding(self):
+        for _ in range(8):
+            p = subprocess.Popen([COBORD, "pull", MODEL], env=self.environment(**self.no_packages()),
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            work = os.path.join(self.models, f".{MODEL}.pull")
+            deadline = time.time() + 60
+            while time.time() < deadline and p.poll() is None:
+                if os.path.isdir(work) and any("knot" in f for f in os.listdir(work)):
+                    break
+            p.send_signal(signal.SIGINT)
+            error = p.communicate(timeout=30)[1]
+            if p.returncode == 130:
+                break
+            self.run_pull(MODEL, verb="rm") # it was faster than we
+        self.assertEqual(p.returncode, 130, error)
+        self.assert_not_there()
+        self.hub.requests.clear()
+        p = self.run_pull(MODEL, **self.no_packages())
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertEqual(self.hub.requests, [], "the download was there already")
+        self.assert_ready()
+
     def test_two_at_once(self):
         self.hub.slow_after = len(self.body) - 40 * 1024
         env = self.environment(**self.no_packages())
@@ -498,8 +547,8 @@ class PullTest(unittest.TestCase):
             f.write("<html></html>")
         fifo = os.path.join(self.cache, "fifo.gguf")
         os.mkfifo(fifo)
-        for path, words in ((page, "HTML"), (self.cache + "/", "directory"), (fifo, "regular"), ("/dev/null", "regular"),
-                            (self.cache + "/absent.gguf", "No such file")):
+        for path, words in ((page, "HTML"), (self.cache + "/", "directory"), (fifo, "regular"),
+                            ("/dev/null", "regular"), (self.cache + "/absent.gguf", "No such file")):
             self.assert_error(self.run_pull(path), 1, words)
         self.assert_error(self.run_pull("no-such-model"), 1, "no-such-model", "cobord list")
         self.assert_error(self.run_pull("s3://bucket/key.gguf"), 1, "s3:")

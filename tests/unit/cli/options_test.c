@@ -20,6 +20,7 @@
 #include "cli/options.h"
 #include "cli/options_table.h"
 #include "cli/progress.h"
+#include "host/places.h"
 
 static const OptionId ids[] = {OPTIONS_ENGINE, OPTIONS_SAMPLER, OPTION_TOKENS,
                                OPTION_JSON,    OPTION_OUTPUT,   OPTION_END};
@@ -40,8 +41,8 @@ static int read_in_child(OptionId id, char *text, const char *arguments)
     char copy[512], *argv[ARGUMENTS_MAX] = {(char *)"try"};
     int argc = 1, ends[2], status;
     (void)snprintf(copy, sizeof copy, "%s", arguments);
-    for (char *word = strtok(copy, " "); word && argc < ARGUMENTS_MAX - 1; word = strtok(NULL, " "))
-        argv[argc++] = word;
+    for (char *rest = copy, *word; argc < ARGUMENTS_MAX - 1 && (word = strsep(&rest, " ")) != NULL;)
+        if (*word) argv[argc++] = word;
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
     pid_t child = fork();
@@ -98,9 +99,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -r %s", directory);
-    return system(command);
+    places_remove(directory);
+    return access(directory, F_OK) == 0 ? -1 : 0;
 }
 
 static void sizes(void **state)

@@ -74,7 +74,7 @@ static void killing_takes_the_whole_family(void **state)
     close(ends[1]);
     assert_true(read(ends[0], text, sizeof text - 1) > 0);
     close(ends[0]);
-    pid_t grandchild = (pid_t)atoi(text);
+    pid_t grandchild = (pid_t)strtol(text, NULL, 10);
     int code;
     assert_false(child_ended(pid, &code));
     assert_true(grandchild > 0 && alive(grandchild));

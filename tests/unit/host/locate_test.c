@@ -120,6 +120,30 @@ static void file_addresses_are_paths(void **state)
     assert_string_equal(locate_file_path("b.gguf"), "b.gguf");
 }
 
+static void parts_of_split_files(void **state)
+{
+    (void)state;
+    unsigned part;
+    char name[64];
+    assert_int_equal(locate_parts("/a/m-00002-of-00003.gguf", &part), 3);
+    assert_int_equal(part, 2);
+    assert_int_equal(locate_part_name("/a/m-00002-of-00003.gguf", 3, name, sizeof name, NULL), OK);
+    assert_string_equal(name, "/a/m-00003-of-00003.gguf");
+    assert_int_equal(locate_part_name("/a/m-00002-of-00003.gguf", 3, name, 10, NULL),
+                     ERR_TOO_LARGE);
+    static const char *const whole[] = {"m.gguf",
+                                        "-of-00003.gguf",
+                                        "m-00004-of-00003.gguf",
+                                        "m-00000-of-00003.gguf",
+                                        "m-0001-of-00003.gguf",
+                                        "m-0000x-of-00003.gguf",
+                                        "m-00001-of-99999.gguf",
+                                        "m-00001-of-00003.gguf.tmp",
+                                        "m 00001-of-00003.gguf"};
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
+        assert_int_equal(locate_parts(whole[i], &part), 0);
+}
+
 static void write_file(const char *path, const char *text)
 {
     FILE *file = fopen(path, "w");
@@ -292,6 +316,7 @@ int main(void)
         cmocka_unit_test(kinds),
         cmocka_unit_test(addresses_get_names_of_their_own),
         cmocka_unit_test(file_addresses_are_paths),
+        cmocka_unit_test(parts_of_split_files),
         cmocka_unit_test(what_is_here_is_found),
         cmocka_unit_test(what_is_no_model_is_named),
         cmocka_unit_test(the_cache_is_where_it_is_said),
