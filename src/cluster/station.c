@@ -131,7 +131,8 @@ static Error widths_of(const StationConfig *c, Widths *w, Why *why)
             w->panel = max_size(w->panel, kernels_matmul_scratch_bytes(t->type, t->layout, t->cols));
             size_t row = kernels_activation_row_bytes(kernels_activation_form(t->type), t->cols);
             if (!row) return error_why(why, ERR_SHAPE, "%s: %u columns do not fit its type", t->name, t->cols);
-            w->activation = max_size(w->activation, row);
+            bool residual = station_wants_residual(phase_of(p), m);
+            w->activation = max_size(w->activation, residual ? 2 * row : row);
         }
     }
     return OK;
@@ -144,7 +145,7 @@ static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *are
 {
     const Hyper *h = c->hyper;
     uint32_t rows = c->rows_max, heads = h->heads * h->head_dim, kv = h->kv_heads * h->head_dim;
-    *b = (StationBuffers){.activation_stride = w->activation, .panel_bytes = w->panel};
+    *b = (StationBuffers){.panel_bytes = w->panel};
     b->at_k = max_u32(heads, h->hidden);
     b->at_v = b->at_k + kv;
     b->at_attended = b->at_v + kv;
@@ -171,6 +172,7 @@ static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *are
     TAKE(group_row, uint32_t, rows + 1);
     TAKE(finite, uint8_t, rows);
     TAKE(normed, float, (size_t)c->workers * h->hidden);
+    TAKE(missed, float, (size_t)c->workers * h->hidden);
     TAKE(attention, float, (size_t)c->workers * b->attention_floats);
     TAKE(panel, uint8_t, (size_t)c->workers * w->panel);
 #undef TAKE

@@ -10,9 +10,6 @@
  * every item writes its own floats only. */
 #include "cluster/station_state.h"
 
-/* q, k, v and output are matrices 0..3 of the attn phase. */
-enum { MATRIX_Q, MATRIX_K, MATRIX_V, MATRIX_OUTPUT };
-
 static float *work_row(const Station *s, uint32_t row) { return s->b.work + (size_t)row * s->b.work_stride; }
 static float *x_row(const Station *s, uint32_t row)
 {
@@ -63,25 +60,49 @@ static const float *input_row(Station *s, uint32_t row, uint32_t worker)
     return normed;
 }
 
+static uint8_t *activation_row(const Station *s, uint32_t row)
+{
+    return s->b.activations + (size_t)row * s->b.activation_stride;
+}
+
 static void quantize_row(void *argument, uint32_t row, uint32_t worker)
 {
     Station *s = argument;
     uint32_t cols = station_plan(s)->matrix[s->matrix].cols;
-    s->config.kernels->quantize[s->form](input_row(s, row, worker), cols,
-                                         s->b.activations + (size_t)row * s->b.activation_stride);
+    s->config.kernels->quantize[s->form](input_row(s, row, worker), cols, activation_row(s, row));
 }
 
+/* What the quantized row missed: x - restored, into the worker's second buffer, quantized in its turn. */
+static void residual_input_row(void *argument, uint32_t row, uint32_t worker)
+{
+    Station *s = argument;
+    uint32_t cols = station_plan(s)->matrix[s->matrix].cols;
+    const float *x = input_row(s, row, worker);
+    float *missed = s->b.missed + (size_t)worker * s->config.hyper->hidden;
+    kernels_activation_restore((ActivationForm)s->form, activation_row(s, row), cols, missed);
+    for (uint32_t i = 0; i < cols; i++) missed[i] = x[i] - missed[i];
+    s->config.kernels->quantize[s->form](missed, cols, activation_row(s, s->frame.rows + row));
+}
+
+/* q, k and v have the same input, gate and up are phases of their own. */
 static bool input_changes(const Station *s)
 {
     return s->matrix == 0 || (phase_of(s->phase) == PHASE_ATTN && s->matrix == MATRIX_OUTPUT);
 }
 
-static void quantize_input(Station *s, const KnotTensor *weight, const Parallel *parallel)
+static void quantize_input(Station *s, const PhaseMatrix *m, const Parallel *parallel)
 {
-    int form = (int)kernels_activation_form(weight->type);
-    if (s->row > 0 || (form == s->form && !input_changes(s))) return;
-    s->form = form;
-    parallel_run(parallel, quantize_row, s, s->frame.rows);
+    if (s->row > 0) return;
+    int form = (int)kernels_activation_form(m->weight->type);
+    bool residual = station_wants_residual(phase_of(s->phase), s->matrix);
+    if (form != s->form || input_changes(s)) {
+        s->form = form;
+        s->has_residual = false;
+        s->b.activation_stride = kernels_activation_row_bytes((ActivationForm)form, m->cols);
+        parallel_run(parallel, quantize_row, s, s->frame.rows);
+    }
+    if (residual && !s->has_residual) parallel_run(parallel, residual_input_row, s, s->frame.rows);
+    s->has_residual |= residual;
 }
 
 /* ---- Products ------------------------------------------------------------------------------------------------ */
@@ -99,10 +120,21 @@ static float *product_place(Station *s, size_t *stride)
     }
 }
 
+/* place += W residual, by way of the attended heads' place, which is free until q, k and v are complete. */
+static void add_residual_product(Station *s, MatmulTile *job, const Parallel *parallel)
+{
+    float *place = job->out, *product = s->b.work + s->b.at_attended;
+    job->activations = activation_row(s, s->frame.rows);
+    job->out = product;
+    kernels_matmul(s->config.kernels, job, parallel);
+    for (uint32_t r = 0; r < s->frame.rows; r++)
+        s->config.ops->add(place + r * job->out_stride, product + r * job->out_stride, job->row_count);
+}
+
 void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count, const Parallel *parallel)
 {
     const PhaseMatrix *m = &station_plan(s)->matrix[s->matrix];
-    quantize_input(s, m->weight, parallel);
+    quantize_input(s, m, parallel);
     size_t stride;
     float *place = product_place(s, &stride);
     MatmulTile job = {
@@ -113,6 +145,7 @@ void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count, c
         .scratch = s->b.panel, .scratch_bytes_per_worker = s->b.panel_bytes,
     };
     kernels_matmul(s->config.kernels, &job, parallel);
+    if (s->has_residual && station_wants_residual(phase_of(s->phase), s->matrix)) add_residual_product(s, &job, parallel);
     const float *bias = station_layer(s)->bias[phase_of(s->phase)][s->matrix];
     if (bias)
         for (uint32_t r = 0; r < s->frame.rows; r++)

@@ -25,8 +25,8 @@ typedef struct PhasePlan {
 
 /* Frame-sized working memory; every pointer into the scratch that the host lends. Widths in floats per row. */
 typedef struct StationBuffers {
-    uint8_t *activations; /* [rows] quantized inputs of the current matrix */
-    size_t activation_stride;
+    uint8_t *activations; /* [rows] quantized inputs of the current matrix, then [rows] their residuals */
+    size_t activation_stride; /* of the current matrix */
     float *work; /* attn: q | k | v | attended; ffn_up: u; ffn_down: product */
     size_t work_stride;
     uint32_t at_k, at_v, at_attended; /* offsets of k, v and the attended heads in a work row */
@@ -37,7 +37,7 @@ typedef struct StationBuffers {
     uint32_t *group_row;              /* [rows + 1] first row of each group of rows that attend together */
     uint32_t groups;
     uint8_t *finite;                  /* [rows] */
-    float *normed;                    /* [workers][hidden] */
+    float *normed, *missed;           /* [workers][hidden] */
     float *attention;                 /* [workers] ops_attention_rows_scratch_floats */
     size_t attention_floats;
     uint8_t *panel; /* [workers] re-laid panels */
@@ -70,7 +70,15 @@ struct Station {
     PhaseBound phase;
     uint32_t matrix, row;
     int form; /* of the quantized activations, -1: none yet */
+    bool has_residual;
 };
+
+/* k and v, which every later position reads, get their input in two terms: the quantized row, and its quantized error. */
+enum { MATRIX_Q, MATRIX_K, MATRIX_V, MATRIX_OUTPUT }; /* of the attn phase */
+static inline bool station_wants_residual(Phase phase, uint32_t matrix)
+{
+    return phase == PHASE_ATTN && (matrix == MATRIX_K || matrix == MATRIX_V);
+}
 
 static inline PhasePlan *station_plan(Station *s) { return &s->phases[s->phase - s->config.range.first]; }
 static inline LayerFloor *station_layer(Station *s)

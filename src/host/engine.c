@@ -231,6 +231,7 @@ static Error forward_frame(Engine *e, const StationSequence *sequences, uint32_t
 {
     StationFrame frame = {.x = e->x, .g = e->g, .rows = rows, .sequences = sequences, .sequence_count = count};
     for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(run_station(e, e->stations[i], &frame, why));
+    e->passes++;
     return OK;
 }
 

@@ -45,6 +45,10 @@ ActivationForm kernels_activation_form(BlockType type);
 /* A multiple of 64; 0 when cols does not fit the form (32 or 256 wide). */
 size_t kernels_activation_row_bytes(ActivationForm form, uint32_t cols);
 
+/* What a quantized row stands for: out[i] = scale * q[i]. The difference to x, quantized once more, doubles the bits
+ * of an input whose errors matter most (docs/format/numerics.md, section 3). */
+void kernels_activation_restore(ActivationForm form, const uint8_t *row, uint32_t cols, float *out);
+
 /* One matrix product over a tile of rows, fanned out over `parallel`.
  *
  *   out[t * out_stride + r] = sum over k of W[row_first + r][k] * x[t][k]       0 <= r < row_count, 0 <= t < tokens
