@@ -411,7 +411,7 @@ class PullTest(unittest.TestCase):
         self.assertEqual(len([f for f in os.listdir(self.models) if f.endswith(".knot")]), 1)
 
     def test_split_file(self):
-        """Parts come one by one; here the second is no GGUF file, and what has arrived of the others is gone on with."""
+        """Parts come one by one; here the second is no GGUF file."""
         self.hub.bodies = {"/m-00001-of-00002.gguf": self.body, "/m-00002-of-00002.gguf": b"<html></html>"}
         p = self.run_pull(self.hub.address + "/m-00001-of-00002.gguf")
         self.assert_error(p, 1, "/m-00002-of-00002.gguf", "HTML page")
@@ -419,7 +419,8 @@ class PullTest(unittest.TestCase):
         # A whole file under both names: the encoder sees that these are no parts of one file.
         self.hub.bodies = {"/m-00001-of-00002.gguf": self.body, "/m-00002-of-00002.gguf": self.body}
         p = self.run_pull(self.hub.address + "/m-00001-of-00002.gguf")
-        self.assertEqual([r["path"] for r in self.hub.requests[-2:]], ["/m-00002-of-00002.gguf", "/m-00001-of-00002.gguf"])
+        self.assertEqual([r["path"] for r in self.hub.requests[-2:]],
+                         ["/m-00002-of-00002.gguf", "/m-00001-of-00002.gguf"])
         self.assertEqual(p.returncode, 1, p.stderr)
         self.assert_not_there()
 
