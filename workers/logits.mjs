@@ -5,14 +5,14 @@
  *   node workers/logits.mjs FILE.knot --tokens 1,2,3 [--top 20] [--module build-wasm/cobord.wasm] [--memory 96M]
  *        [--stations 2] [--shards 8] [--chunk ROWS] [--logit-rows ROWS] [--cache-type f16|q8_0] [--isa scalar|simd128]
  *        [--generate N]   instead: N greedy tokens after --tokens, and their speed */
-import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { CACHE, Cobord, ISA } from './cobord.mjs';
 import { openSource, readModule } from './node_source.mjs';
 
 const options = {
     tokens: { type: 'string' }, top: { type: 'string', default: '20' }, generate: { type: 'string' },
-    module: { type: 'string', default: path.join(import.meta.dirname ?? '.', '..', 'build-wasm', 'cobord.wasm') },
+    module: { type: 'string', default: fileURLToPath(new URL('../build-wasm/cobord.wasm', import.meta.url)) },
     memory: { type: 'string', default: '96M' }, stations: { type: 'string', default: '2' },
     shards: { type: 'string', default: '8' }, chunk: { type: 'string', default: '0' },
     'logit-rows': { type: 'string', default: '0' }, context: { type: 'string' },
@@ -25,7 +25,7 @@ function usage(text) {
 }
 
 function number(text, name) {
-    if (!/^\d{1,10}$/.test(text)) usage(`--${name} ${text}: give a number`);
+    if (!/^\d{1,10}$/.test(text) || Number(text) > 0xffffffff) usage(`--${name} ${text}: give a number below 2^32`);
     return Number(text);
 }
 
@@ -84,7 +84,8 @@ function main() {
     }
     if (positionals.length !== 1) usage('give one knot');
     if (!/^\d+(,\d+)*$/.test(values.tokens ?? '')) usage('give ids like --tokens 1,2,3');
-    const ids = values.tokens.split(',').map(Number), count = number(values.generate ?? '0', 'generate');
+    const ids = values.tokens.split(',').map(text => number(text, 'tokens'));
+    const count = number(values.generate ?? '0', 'generate');
     const model = Cobord.open({
         module: readModule(values.module), source: openSource(positionals[0]), memory: size(values.memory),
         stations: number(values.stations, 'stations'), shards: number(values.shards, 'shards'),

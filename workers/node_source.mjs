@@ -9,7 +9,7 @@ export function openSource(path) {
         read(into, offset) {
             for (let done = 0; done < into.length;) {
                 const more = fs.readSync(file, into, done, into.length - done, offset + done);
-                if (!more) throw new Error(`${path}: ends at ${offset + done}; ${into.length} bytes wanted at ${offset}`);
+                if (!more) throw new Error(`${path}: ${into.length} bytes wanted at ${offset}, has ${offset + done}`);
                 done += more;
             }
         },

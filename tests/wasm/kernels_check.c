@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The WebAssembly kernels and quantizers against the reference, inside a module that kernels_check.mjs calls. Random and
- * extreme rows, activations that vary, blocks of zeros, infinities; panels at any address; guard floats. */
+/* The WebAssembly kernels and quantizers against the reference, inside a module that kernels_check.mjs calls. Random
+ * and extreme rows, activations that vary, blocks of zeros, infinities; panels at any address; guard floats. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -25,15 +25,18 @@ EXPORT(type_name) const char *check_type_name(uint32_t type) { return block_trai
 EXPORT(block) uint32_t check_block(uint32_t type) { return block_traits(ALL_TYPES[type])->elements; }
 
 /* How activations are made: 0 normal, 1 all the largest (sums at their bounds), 2 with zero and tiny blocks, 3 with
- * infinity and NaN, 4 flat: every number of a block nearly the same, so that k reaches 15 everywhere. */
+ * infinity and NaN, 4 flat: every number of a block nearly the same, so that k reaches 15 everywhere, 5 of one sign
+ * with sums on both sides of the bound that makes a block wide. */
 static void make_x(Random *r, uint32_t cols, uint32_t kind)
 {
+    float least = (float)(random_next(r) % 5) * 0.1f;
     for (uint32_t t = 0; t < KERNEL_TOKENS_MAX; t++)
         for (uint32_t c = 0; c < cols; c++) {
             float v = random_normal(r);
             if (kind == 1) v = t & 1 ? -3.0f : 3.0f;
             if (kind == 2 && (c / 32 + t) % 3 == 0) v = c / 32 % 2 ? 0.0f : v * 0x1p-120f;
             if (kind == 4) v = (random_next(r) & 7 ? 1.0f : 0.98f) * (t & 1 ? -1.0f : 1.0f);
+            if (kind == 5) v = (least + (1.0f - least) * (random_unit(r) * 0.5f + 0.5f)) * (t & 1 ? -1.0f : 1.0f);
             x[t][c] = v;
         }
     if (kind != 3) return;
@@ -41,6 +44,19 @@ static void make_x(Random *r, uint32_t cols, uint32_t kind)
     x[2][0] = __builtin_nanf("");
 }
 
+/* Infinities, NaN, subnormals and the least normal number among the scales of a row. */
+static void special_scales(Random *r, BlockType type, uint32_t cols, uint8_t *row)
+{
+    static const uint16_t halves[] = {0x7c00, 0xfc00, 0x7e01, 0x0001, 0x83ff, 0x0400, 0x8000, 0x7bff};
+    const BlockTraits *traits = block_traits(type);
+    for (uint32_t b = 0; b < cols / traits->elements; b++, row += traits->bytes) {
+        uint16_t half = halves[random_next(r) % 8];
+        if (random_next(r) % 4 == 0) bytes_store16(row + unpack_d_offset(type), half);
+        if (unpack_has_min(type) && random_next(r) % 4 == 0) bytes_store16(row + unpack_d_offset(type) + 2, half);
+    }
+}
+
+/* What rows are made of: 0 and 1 all bits clear or set, 2 random, 3 with scales that are not ordinary numbers. */
 static bool make_panel(Random *r, BlockType type, uint32_t cols, uint32_t fill, uint32_t shift)
 {
     uint64_t row_bytes;
@@ -49,6 +65,7 @@ static bool make_panel(Random *r, BlockType type, uint32_t cols, uint32_t fill, 
         uint8_t *to = rows + row * row_bytes;
         if (fill > 1) random_row(r, type, cols, to);
         else extreme_row(type, cols, fill ? 0xff : 0, to);
+        if (fill == 3 && row % 2) special_scales(r, type, cols, to);
     }
     return layout_panel_from_rows(type, rows, PANEL_ROWS, cols, panel + shift, NULL) == OK;
 }

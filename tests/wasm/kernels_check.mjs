@@ -13,8 +13,8 @@ function name(type) {
 function* cases(block) {
     for (const blocks of [1, 2, 3, 7])
         for (let tokens = 1; tokens <= 8; tokens++)
-            for (const kind of [0, 1, 2, 3, 4])
-                for (const fill of [0, 1, 2])
+            for (const kind of [0, 1, 2, 3, 4, 5])
+                for (const fill of [0, 1, 2, 3])
                     yield { cols: blocks * block, tokens, kind, fill, shift: (tokens * 7 + blocks) % 32 };
 }
 
