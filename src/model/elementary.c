@@ -121,10 +121,9 @@ double elementary_pow64(double base, double exponent)
 /* Sine and cosine of |r| <= pi / 4 and a little more. */
 static void elementary_sincos_reduced(double r, double *sine, double *cosine)
 {
-    static const double s[9] = {
-        0x1.952c77030ad4ap-49,  -0x1.ae7f3e733b81fp-41, 0x1.6124613a86d09p-33,
-        -0x1.ae64567f544e4p-26, 0x1.71de3a556c734p-19,  -0x1.a01a01a01a01ap-13,
-        0x1.1111111111111p-7,   -0x1.5555555555555p-3,  1.0,
+    static const double s[8] = {
+        0x1.952c77030ad4ap-49, -0x1.ae7f3e733b81fp-41, 0x1.6124613a86d09p-33, -0x1.ae64567f544e4p-26,
+        0x1.71de3a556c734p-19, -0x1.a01a01a01a01ap-13, 0x1.1111111111111p-7,  -0x1.5555555555555p-3,
     };
     static const double c[9] = {
         0x1.ae7f3e733b81fp-45,

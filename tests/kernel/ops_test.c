@@ -16,6 +16,8 @@
 #include "model/elementary.h"
 #include "model/ops.h"
 
+#define VERSION_1_HASH 0x18ab4fce7e9abf3au
+
 static bool cpu_can(Isa isa)
 {
 #if defined(__x86_64__)
@@ -697,6 +699,57 @@ static void test_rope_tables(void **state)
     }
 }
 
+/* ---- version ------------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_more(uint64_t hash, const void *bytes, size_t n)
+{
+    const uint8_t *b = bytes;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ b[i]) * 1099511628211u;
+    return hash;
+}
+
+static uint64_t version_hash(const Ops *ops)
+{
+    static float x[5000], y[5000], out[12][7 * 64];
+    uint64_t hash = 1469598103934665603u;
+    for (int type = 0; type < 2; type++) {
+        scene_make(&scene, ops, (CacheType)type, 2, 7, 64, 200, 77);
+        AttentionRows job = {.row = scene_job(&scene, 1, 0, 188, out[0]),
+                             .rows = 12,
+                             .q_stride = sizeof scene.q[0] / 4,
+                             .out_stride = 7 * 64};
+        ops->attention_rows(&job);
+        hash = hash_more(hash, out, sizeof out);
+        for (int b = 0; b < 3; b++)
+            hash = hash_more(hash, scene.blocks[b], ops_cache_block_bytes((CacheType)type, 2, 64));
+        scene_free(&scene);
+    }
+    fill(x, 5000, FILL_PLAIN);
+    fill(y, 5000, FILL_PLAIN);
+    ops->gate(GATE_SILU, x, y, 4999);
+    ops->gate(GATE_GELU_TANH, y, x, 4999);
+    ops->rms_norm(x, y, 4999, 1e-6f, x);
+    double frequency[32];
+    float c[32], s[32], magnitude;
+    Hyper h = {.rope_dim = 64, .rope_base = 1e6f};
+    ops_rope_frequencies(&h, false, NULL, frequency, &magnitude);
+    ops_rope_position(frequency, 32, magnitude, 12345, c, s);
+    ops->rope(ROPE_PAIRS, x, c, s, 64);
+    ops->rope(ROPE_HALVES, x + 64, c, s, 64);
+    return hash_more(hash_more(hash, x, sizeof x), y, sizeof y);
+}
+
+/* Numerics version 1 in one number. It changes only together with the version in docs/format/numerics.md; builds by
+ * gcc 12 and clang 19 for x86, and by clang for WebAssembly, agreed on it. */
+static void test_bits_of_version_1(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < ISAS; isa++) {
+        const Ops *ops = table(isa);
+        if (ops) assert_int_equal(version_hash(ops), VERSION_1_HASH);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -717,6 +770,7 @@ int main(void)
         cmocka_unit_test(test_cache_refuses_what_does_not_fit),
         cmocka_unit_test(test_cache_same_bytes),
         cmocka_unit_test(test_rope_tables),
+        cmocka_unit_test(test_bits_of_version_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
