@@ -131,7 +131,7 @@ static Error encode(Run *r, uint32_t **ids, size_t *count, Why *why)
     const Tokenizer *t = r->session.model.tokenizer;
     bool raw = options_switch(r->options, OPTION_RAW) || turns_format(t) == TURNS_NONE;
     const Turn *last = &r->turns[r->turn_count - 1];
-    size_t max = raw ? 3 * last->bytes + 2 : turns_ids_max(r->turns, r->turn_count);
+    size_t max = raw ? tokenizer_ids_max(t, last->bytes) : turns_ids_max(r->turns, r->turn_count);
     size_t scratch_bytes = raw ? tokenizer_scratch_bytes(t, last->bytes)
                                : turns_scratch_bytes(t, r->turns, r->turn_count);
     void *memory = malloc(scratch_bytes);

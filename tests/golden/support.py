@@ -26,6 +26,12 @@ def must(*args, **kw):
     return done.stdout
 
 
+def models_folder():
+    """Where `cobord pull` keeps its files."""
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(os.environ.get("COBORD_CACHE") or pathlib.Path(cache) / "cobord") / "models"
+
+
 def logits(model, tokens, *options):
     return json.loads(must("logits", model, "--tokens", ",".join(map(str, tokens)), "--json", *options))
 
