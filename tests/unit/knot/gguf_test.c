@@ -569,7 +569,7 @@ static void makes_a_tokenizer_section(void **state)
     assert_int_equal(v.eos, 7);
     assert_int_equal(v.bos, VOCAB_NO_TOKEN);
     assert_int_equal(vocab_type(&v, 7), VOCAB_CONTROL);
-    assert_memory_equal(vocab_token(&v, 6, &bytes), "\xc4\xa0" "a", 3);
+    assert_memory_equal(vocab_token(&v, 6, &bytes), "\304\240a", 3);
     assert_int_equal(bytes, 3);
     VocabMerge m = vocab_merge(&v, 1);
     assert_int_equal(m.left, 3);
@@ -616,7 +616,7 @@ static void refuses_tokenizers_it_cannot_honour(void **state)
 static void sentencepiece_has_its_own_defaults(void **state)
 {
     (void)state;
-    static const char *const tokens[] = {"<unk>", "<s>", "</s>", "\xe2\x96\x81" "a"};
+    static const char *const tokens[] = {"<unk>", "<s>", "</s>", "\342\226\201a"};
     static const float scores[] = {0.0f, 0.0f, 0.0f, -1.5f};
     Tiny t;
     Read r;

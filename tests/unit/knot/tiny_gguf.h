@@ -190,8 +190,8 @@ static inline void tiny_hyper(Tiny *t)
 
 static inline void tiny_tokens(Tiny *t)
 {
-    static const char *const tokens[] = {"a", "b", "c", "ab", "abc", "\xc4\xa0", "\xc4\xa0" "a", "<|end|>", "\x01\x1b[31m"};
-    static const char *const merges[] = {"a b", "ab c", "\xc4\xa0 a"};
+    static const char *const tokens[] = {"a", "b", "c", "ab", "abc", "\xc4\xa0", "\304\240a", "<|end|>", "\x01\x1b[31m"};
+    static const char *const merges[] = {"a b", "ab c", "\304\240 a"};
     static const uint32_t types[] = {1, 1, 1, 1, 1, 1, 1, 3, 1};
     tiny_key_text(t, "tokenizer.ggml.model", "gpt2");
     tiny_key_text(t, "tokenizer.ggml.pre", "qwen2");
