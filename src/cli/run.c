@@ -152,9 +152,10 @@ static Error encode(Run *r, uint32_t **ids, size_t *count, Why *why)
 static uint32_t keep_common(Run *r, const uint32_t *ids, size_t count)
 {
     uint32_t said, same = 0;
-    const uint32_t *tokens = engine_tokens(r->session.engine, &said);
+    Coordinator *c = engine_coordinator(r->session.engine);
+    const uint32_t *tokens = coordinator_tokens(c, 0, &said);
     while (same < said && same < count && tokens[same] == ids[same]) same++;
-    engine_truncate(r->session.engine, same);
+    coordinator_truncate(c, 0, same);
     return same;
 }
 
@@ -179,6 +180,22 @@ typedef struct Timing {
     double start, first, end;
 } Timing;
 
+/* Works until the conversation has its next token, or none is left. */
+static Error next_token(Run *r, uint32_t *id, bool *done, Why *why)
+{
+    const CoordinatorEvent *event;
+    uint32_t count;
+    do
+        if (!engine_step(r->session.engine, &event, &count, why)) {
+            *done = true;
+            return OK;
+        }
+    while (!count);
+    *id = event->token;
+    *done = !event->has_token;
+    return event->error;
+}
+
 static Error stream(Run *r, Detokenizer *d, Timing *timing, Why *why)
 {
     uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
@@ -186,7 +203,7 @@ static Error stream(Run *r, Detokenizer *d, Timing *timing, Why *why)
     bool done = false, stopped = false;
     for (;;) {
         uint32_t id;
-        TRY(engine_token(r->session.engine, &id, &done, why));
+        TRY(next_token(r, &id, &done, why));
         if (!timing->generated) timing->first = engine_options_seconds();
         if (done) break;
         timing->generated++;
@@ -195,7 +212,7 @@ static Error stream(Run *r, Detokenizer *d, Timing *timing, Why *why)
         TRY(show(r, text, bytes, why));
         if (stopped) break;
     }
-    engine_stop(r->session.engine);
+    coordinator_stop(engine_coordinator(r->session.engine), 0);
     if (stopped) return OK;
     TRY(detokenizer_end(d, text, sizeof text, &bytes, why));
     return show(r, text, bytes, why);
@@ -210,7 +227,8 @@ static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Timing *timin
     uint32_t most = options_given(r->options, OPTION_MAX_TOKENS)
                         ? (uint32_t)options_count(r->options, OPTION_MAX_TOKENS) : UINT32_MAX;
     *timing = (Timing){.prompt = (uint32_t)count - same, .start = engine_options_seconds()};
-    TRY(engine_start(r->session.engine, ids + same, (uint32_t)count - same, most, &r->params, why));
+    TRY(coordinator_start(engine_coordinator(r->session.engine), 0, ids + same, (uint32_t)count - same, most, &r->params,
+                          why));
     Detokenizer d;
     detokenizer_start(&d, r->session.model.tokenizer, false);
     for (unsigned i = 0; i < r->options->stop_count; i++)

@@ -46,6 +46,13 @@ ShardConfig plan_shard_config(const Plan *plan, uint32_t shard)
     };
 }
 
+CoordinatorConfig plan_coordinator_config(const Plan *plan)
+{
+    const PlanRequest *r = &plan->request;
+    return (CoordinatorConfig){.vocabulary = r->hyper->vocabulary, .context = plan->context, .chunk = plan->chunk,
+                               .slots = r->sessions, .logit_rows = plan->logit_rows};
+}
+
 static Error cut_roles(Plan *plan, Why *why)
 {
     const PlanRequest *r = &plan->request;
@@ -99,13 +106,16 @@ static Error size_shard(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
     return OK;
 }
 
-/* The buffers of a chunk between the roles: x, a partial, g, the hidden rows that ask for logits, and candidates. */
+/* The buffers of a chunk between the roles: x, a partial, g, the hidden rows that ask for logits; in
+ * a solo process also candidates and the coordinator. */
 static uint64_t frame_bytes(const Plan *plan)
 {
     const Hyper *h = plan->request.hyper;
     uint64_t floats = (uint64_t)plan->chunk * (2u * h->hidden + h->ffn) + (uint64_t)plan->logit_rows * h->hidden;
-    uint64_t candidates = plan->request.solo ? 3 * (uint64_t)h->vocabulary * sizeof(SamplerCandidate) : 0;
-    return floats * sizeof(float) + candidates + 8 * ARENA_ALIGN;
+    uint64_t bytes = floats * sizeof(float) + 8 * ARENA_ALIGN;
+    if (!plan->request.solo) return bytes;
+    CoordinatorConfig coordinator = plan_coordinator_config(plan);
+    return bytes + 3 * (uint64_t)h->vocabulary * sizeof(SamplerCandidate) + coordinator_bytes(&coordinator);
 }
 
 uint64_t plan_scratch_bytes(const Plan *plan)

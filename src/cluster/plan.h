@@ -11,6 +11,7 @@
 #ifndef COBORD_CLUSTER_PLAN_H
 #define COBORD_CLUSTER_PLAN_H
 
+#include "cluster/coordinator.h"
 #include "cluster/shard.h"
 #include "cluster/station.h"
 
@@ -72,6 +73,7 @@ void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, 
 uint64_t plan_scratch_bytes(const Plan *plan);
 
 StationConfig plan_station_config(const Plan *plan, uint32_t station);
+CoordinatorConfig plan_coordinator_config(const Plan *plan);
 ShardConfig plan_shard_config(const Plan *plan, uint32_t shard);
 
 #endif

@@ -73,8 +73,7 @@ static Error make_plan(Engine *e, const EngineOptions *o, Why *why)
 static uint64_t engine_memory_bytes(const Plan *p)
 {
     const PlanRole *s = &p->sum;
-    CoordinatorConfig c = {p->request.hyper->vocabulary, p->context, p->chunk};
-    return s->floor_bytes + s->scratch_bytes + s->logits_bytes + s->cache_bytes + coordinator_bytes(&c) +
+    return s->floor_bytes + s->scratch_bytes + s->logits_bytes + s->cache_bytes +
            (uint64_t)p->role_count * 4 * ARENA_ALIGN + (1 << 16);
 }
 
@@ -127,7 +126,7 @@ static Error build_roles(Engine *e, Arena *arena, Why *why)
         TRY(shard_build(&config, arena, scratch, &e->shards[i], why));
         e->slice_lengths[i] = config.id_last - config.id_first;
     }
-    CoordinatorConfig config = {p->request.hyper->vocabulary, p->context, p->chunk};
+    CoordinatorConfig config = plan_coordinator_config(p);
     return coordinator_build(&config, arena, &e->coordinator, why);
 }
 
@@ -241,13 +240,17 @@ static Error forward(Engine *e, uint32_t position, uint32_t rows, Why *why)
     return forward_frame(e, &sequence, 1, rows, why);
 }
 
-/* Logits of the chunk's rows row_first.. on every shard. */
-static Error head(Engine *e, uint32_t row_first, uint32_t rows, Why *why)
+/* The output norm of one row of x into row `to` of the head's input. */
+static void norm_row(Engine *e, uint32_t row, uint32_t to)
 {
     uint32_t hidden = e->plan.request.hyper->hidden;
     const Station *exit_station = e->stations[e->plan.request.stations - 1];
-    for (uint32_t r = 0; r < rows; r++)
-        station_norm_output(exit_station, e->x + (size_t)(row_first + r) * hidden, e->hidden + (size_t)r * hidden);
+    station_norm_output(exit_station, e->x + (size_t)row * hidden, e->hidden + (size_t)to * hidden);
+}
+
+/* Logits of the head's input rows on every shard. */
+static Error head(Engine *e, uint32_t rows, Why *why)
+{
     for (uint32_t i = 0; i < e->plan.request.shards; i++) {
         TRY(shard_begin_logits(e->shards[i], e->hidden, rows, why));
         TRY(run_shard(e, e->shards[i], why));
@@ -269,57 +272,41 @@ static uint32_t top(Engine *e, uint32_t row, uint32_t k, LogSum *sum, float scal
 
 /* ---- Answers ------------------------------------------------------------------------------------------------- */
 
-Error engine_start(Engine *e, const uint32_t *ids, uint32_t count, uint32_t tokens_max, const SamplerParams *params,
-                   Why *why)
+static Error pick_token(Engine *e, uint32_t row, CoordinatorPick *pick, Why *why)
 {
-    return coordinator_start(e->coordinator, ids, count, tokens_max, params, why);
-}
-
-static Error carry_out(Engine *e, const CoordinatorWish *wish, Why *why)
-{
-    switch (wish->kind) {
-    case COORDINATOR_EMBED: return embed(e, wish->ids, wish->rows, why);
-    case COORDINATOR_FORWARD: return forward(e, wish->position, wish->rows, why);
-    case COORDINATOR_LOGITS:
-        TRY(head(e, wish->logits_row, 1, why));
-        for (uint32_t i = 0; i < e->plan.request.shards; i++)
-            shard_adjust(e->shards[i], 0, wish->params, wish->seen, wish->seen_count);
-        return OK;
-    case COORDINATOR_TOP: {
+    for (uint32_t i = 0; i < e->plan.request.shards; i++)
+        shard_adjust(e->shards[i], row, pick->params, pick->seen, pick->seen_count);
+    while (!pick->picked) {
         LogSum sum;
-        uint32_t count = top(e, 0, wish->k, wish->wants_sum ? &sum : NULL, wish->sum_scale);
+        uint32_t count = top(e, row, pick->k, pick->wants_sum ? &sum : NULL, pick->sum_scale);
         bool complete = count == e->plan.request.hyper->vocabulary;
-        return coordinator_give_top(e->coordinator, e->best, count, complete, wish->wants_sum ? &sum : NULL, why);
+        TRY(coordinator_give_top(e->coordinator, pick, e->best, count, complete, pick->wants_sum ? &sum : NULL, why));
     }
-    default: return OK;
-    }
+    return OK;
 }
 
-Error engine_token(Engine *e, uint32_t *id, bool *done, Why *why)
+static Error carry_out(Engine *e, CoordinatorFrame *frame, Why *why)
 {
-    for (;;) {
-        CoordinatorWish wish;
-        coordinator_next(e->coordinator, &wish);
-        *done = wish.kind == COORDINATOR_DONE;
-        *id = wish.token;
-        if (*done || wish.kind == COORDINATOR_TOKEN) return OK;
-        Error error = carry_out(e, &wish, why);
-        if (error == OK) continue;
-        uint32_t length = station_length(e->stations[0], 0);
-        for (uint32_t i = 1; i < e->plan.request.stations; i++)
-            if (station_length(e->stations[i], 0) < length) length = station_length(e->stations[i], 0);
-        coordinator_fail(e->coordinator, length);
-        return error;
-    }
+    TRY(embed(e, frame->ids, frame->rows, why));
+    TRY(forward_frame(e, frame->sequences, frame->sequence_count, frame->rows, why));
+    for (uint32_t i = 0; i < frame->pick_count; i++) norm_row(e, frame->picks[i].row, i);
+    TRY(head(e, frame->pick_count, why));
+    for (uint32_t i = 0; i < frame->pick_count; i++) TRY(pick_token(e, i, &frame->picks[i], why));
+    return OK;
 }
 
-void engine_stop(Engine *e) { coordinator_stop(e->coordinator); }
-void engine_truncate(Engine *e, uint32_t count) { coordinator_truncate(e->coordinator, count); }
-
-const uint32_t *engine_tokens(const Engine *e, uint32_t *count)
+bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Why *why)
 {
-    return coordinator_tokens(e->coordinator, count);
+    CoordinatorFrame frame;
+    *count = 0;
+    if (!coordinator_frame(e->coordinator, &frame)) return false;
+    Error error = carry_out(e, &frame, why);
+    *events = error == OK ? coordinator_end_frame(e->coordinator, count)
+                          : coordinator_fail_frame(e->coordinator, error, count);
+    return true;
 }
+
+Coordinator *engine_coordinator(Engine *e) { return e->coordinator; }
 
 /* ---- Scores -------------------------------------------------------------------------------------------------- */
 
@@ -346,7 +333,8 @@ Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t k, E
         TRY(forward(e, at, rows, why));
         for (uint32_t r = 0; r < rows;) {
             uint32_t some = rows - r < e->plan.logit_rows ? rows - r : e->plan.logit_rows;
-            TRY(head(e, r, some, why));
+            for (uint32_t i = 0; i < some; i++) norm_row(e, r + i, i);
+            TRY(head(e, some, why));
             for (uint32_t i = 0; i < some; i++) visit_row(e, i, at + r + i, k, visit, context);
             r += some;
         }
@@ -377,7 +365,8 @@ Error engine_batch(Engine *e, uint32_t *ids, uint32_t count, uint32_t position, 
     for (uint32_t i = 0; i < count; i++) sequences[i] = (StationSequence){i, position, 1};
     TRY(embed(e, ids, count, why));
     TRY(forward_frame(e, sequences, count, count, why));
-    TRY(head(e, 0, count, why));
+    for (uint32_t i = 0; i < count; i++) norm_row(e, i, i);
+    TRY(head(e, count, why));
     for (uint32_t i = 0; i < count; i++) {
         top(e, i, 1, NULL, 1);
         ids[i] = e->best[0].id;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every role in one process: stations, shards and the coordinator over one mapped knot, one pool and one window.
  *
- *   coordinator --EMBED--> shards --merge--> x --FORWARD--> station 0 .. S-1 --norm--> --LOGITS--> shards --TOP--> coordinator
+ *   coordinator -- frame --> shards: embed, merge --> station 0 .. S-1 --> output norm --> shards: head, top --> coordinator
  *
  * The engine is the host loop of DESIGN's objects: it carries out their wishes, gives them tiles, and counts. */
 #ifndef COBORD_HOST_ENGINE_H
@@ -19,7 +19,7 @@ typedef struct EngineOptions {
     uint32_t chunk, context;   /* 0: chosen by the plan */
     uint64_t memory_bytes;     /* 0: what the control group and the machine allow */
     uint32_t logit_rows;       /* positions whose logits are wanted at once; 0: 1 */
-    uint32_t sessions;         /* sequences that engine_batch runs at once; 0: 1 */
+    uint32_t sessions;         /* conversations at once, each with the whole context; 0: 1 */
     CacheType cache;
     bool isa_given;
     Isa isa;
@@ -38,20 +38,12 @@ Isa engine_isa(const Engine *e);
 /* How often all stations were run since the engine was opened. */
 uint32_t engine_passes(const Engine *e);
 
-/* ---- Answers: the coordinator's wishes, carried out. */
+/* ---- Answers: the coordinator's frames, carried out. A slot is one conversation, 0 .. slots - 1. */
 
-/* Errors  those of coordinator_start. */
-MUST_CHECK Error engine_start(Engine *e, const uint32_t *ids, uint32_t count, uint32_t tokens_max,
-                              const SamplerParams *params, Why *why);
-/* Works until the next token or the end. Errors  ERR_NOT_FINITE, ERR_CANCELLED (stop_asked); the answer is then over
- * and the conversation is where it was. */
-MUST_CHECK Error engine_token(Engine *e, uint32_t *id, bool *done, Why *why);
-/* Ends the answer early. */
-void engine_stop(Engine *e);
-/* Forgets everything said after the first `count` tokens. */
-void engine_truncate(Engine *e, uint32_t count);
-/* What was said: the prompt's ids and those emitted. */
-const uint32_t *engine_tokens(const Engine *e, uint32_t *count);
+Coordinator *engine_coordinator(Engine *e);
+/* Carries out one frame; *events are valid until the next step. `why` explains an event with an error.
+ * Result  false when no slot is active. Thread  the engine's. */
+bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Why *why);
 
 /* ---- Scores: the logits of every position of a fresh sequence. */
 
