@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rates of every kernel beside the machine's raw read bandwidth.
  *
- *   kernel_bench [--threads N] [--isa NAME] [--type NAME] [--tokens LIST] [--cols N] [--megabytes N] [--ms N] [--rounds N]
+ *   kernel_bench [--threads N] [--isa NAME] [--type NAME] [--tokens LIST] [--cols N] [--megabytes N] [--ms N]
+ *                [--rounds N]
  *
  * One token streams the weights from memory (GB/s is what counts); many tokens compute (GMAC/s). Each figure is the
  * fastest run of its round; rounds alternate over all cases, and the best round is printed, because other programs
@@ -87,15 +88,17 @@ static void parse_tokens(const char *text, Options *o)
         o->tokens[o->tokens_count++] = (uint32_t)strtoul(text, &end, 10);
 }
 
+static uint32_t number(const char *text) { return (uint32_t)strtoul(text, NULL, 10); }
+
 static Options parse(int argc, char **argv)
 {
     Options o = {2, 1536, 60, 3, {1, 4, 8, 64}, 4, 96, NULL, NULL};
     for (int i = 1; i + 1 < argc; i += 2) {
-        if (!strcmp(argv[i], "--threads")) o.threads = (uint32_t)atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--cols")) o.cols = (uint32_t)atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--ms")) o.ms = (uint32_t)atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--rounds")) o.rounds = (uint32_t)atoi(argv[i + 1]);
-        else if (!strcmp(argv[i], "--megabytes")) o.megabytes = (size_t)atoi(argv[i + 1]);
+        if (!strcmp(argv[i], "--threads")) o.threads = number(argv[i + 1]);
+        else if (!strcmp(argv[i], "--cols")) o.cols = number(argv[i + 1]);
+        else if (!strcmp(argv[i], "--ms")) o.ms = number(argv[i + 1]);
+        else if (!strcmp(argv[i], "--rounds")) o.rounds = number(argv[i + 1]);
+        else if (!strcmp(argv[i], "--megabytes")) o.megabytes = number(argv[i + 1]);
         else if (!strcmp(argv[i], "--isa")) o.isa = argv[i + 1];
         else if (!strcmp(argv[i], "--type")) o.type = argv[i + 1];
         else if (!strcmp(argv[i], "--tokens")) parse_tokens(argv[i + 1], &o);

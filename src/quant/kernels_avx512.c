@@ -4,8 +4,8 @@
  * vpdpbusd adds four products of unsigned weight bytes and signed activation bytes to an int32 lane; the activation
  * comes as a broadcast of four bytes from memory. Weights are unpacked once and serve all tokens.
  *
- * Every instruction that multiplies takes one of two ports, so scales go by pairs where sums fit int16: two sums side by
- * side, (S0, S1), times (sc0 k0, sc1 k1) in one vpdpwssd. In Q4_K that holds unless a token's block is `wide`
+ * Every instruction that multiplies takes one of two ports, so scales go by pairs where sums fit int16: two sums side
+ * by side, (S0, S1), times (sc0 k0, sc1 k1) in one vpdpwssd. In Q4_K that holds unless a token's block is `wide`
  * (docs/format/numerics.md, section 5); in Q2_K and Q3_K always; in Q5_K and Q6_K never.
  *
  * The token count is a constant in every function named tile_; arrays of it are registers. */
@@ -60,7 +60,8 @@ UNPACK_INLINE void groups(BlockType type, const uint8_t *lines, uint32_t first, 
             v = nibbles(g < 4 ? line : _mm512_srli_epi16(line, 4));
         }
         if (k.crumb_lines)
-            v = join_bits(v, load_line(lines, crumbs + g / 4), (int)k.crumb_shift - 2 * (int)(g % 4), 3 << k.crumb_shift);
+            v = join_bits(v, load_line(lines, crumbs + g / 4), (int)k.crumb_shift - 2 * (int)(g % 4),
+                          3 << k.crumb_shift);
         if (k.bit_lines) v = join_bits(v, load_line(lines, 0), (int)k.bit_shift - (int)g, 1 << k.bit_shift);
         w[n] = v;
     }
@@ -80,7 +81,8 @@ enum { PREFETCH_BYTES = 8192 };
 UNPACK_INLINE void prefetch(const uint8_t *p, uint32_t bytes)
 {
     UNROLL
-    for (uint32_t at = 0; at < bytes; at += LINE_BYTES) _mm_prefetch((const char *)(p + PREFETCH_BYTES + at), _MM_HINT_T0);
+    for (uint32_t at = 0; at < bytes; at += LINE_BYTES)
+        _mm_prefetch((const char *)(p + PREFETCH_BYTES + at), _MM_HINT_T0);
 }
 
 /* ---- blocks of 32 ---- */
@@ -164,9 +166,9 @@ UNPACK_INLINE void minimums(BlockType type, const uint8_t *pairs, Rows rows, boo
         if (type == BLOCK_Q2_K) {
             add_minimum(_mm512_srli_epi16(m, 4), rows, K_HALF_SUMS + 4 * p, tokens, j);
         } else if (wide) {
-            __m512i low = _mm512_set1_epi32(0xffff), first = _mm512_and_si512(m, low), second = _mm512_srli_epi32(m, 16);
-            add_minimum(_mm512_or_si512(first, _mm512_slli_epi32(first, 16)), rows, K_HALF_SUMS + 8 * p, tokens, j);
-            add_minimum(_mm512_or_si512(second, _mm512_slli_epi32(second, 16)), rows, K_HALF_SUMS + 8 * p + 4, tokens, j);
+            __m512i first = _mm512_and_si512(m, _mm512_set1_epi32(0xffff)), second = _mm512_srli_epi32(m, 16);
+            add_minimum(join_pair(first, first), rows, K_HALF_SUMS + 8 * p, tokens, j);
+            add_minimum(join_pair(second, second), rows, K_HALF_SUMS + 8 * p + 4, tokens, j);
         } else {
             add_minimum(m, rows, K_SUMS + 4 * p, tokens, j);
         }
@@ -175,20 +177,22 @@ UNPACK_INLINE void minimums(BlockType type, const uint8_t *pairs, Rows rows, boo
     for (uint32_t t = 0; t < tokens; t++) out[t] = _mm512_cvtepi32_ps(j[t]);
 }
 
-/* Subs 2p and 2p + 1 of Q4_K and Q5_K. Narrow: both sums in one int16 pair. */
+/* Subs 2p and 2p + 1 of Q4_K and Q5_K, one after the other so that the weights of one fit the registers. Narrow: both
+ * sums in one int16 pair. */
 UNPACK_INLINE void two_subs(BlockType type, const uint8_t *lines, __m512i scales, uint32_t p, Rows rows, bool narrow,
                             uint32_t tokens, __m512i i[])
 {
-    __m512i w0[8], w1[8];
-    groups(type, lines, 0, 8, w0);
-    groups(type, lines + panel_lines_count(panel_lines(type)) * LINE_BYTES, 0, 8, w1);
+    __m512i w[8], s0[KERNEL_TOKENS_MAX];
+    groups(type, lines, 0, 8, w);
+    UNROLL
+    for (uint32_t t = 0; t < tokens; t++) s0[t] = dot(_mm512_setzero_si512(), w, row_at(rows, t, 64 * p), 8);
+    groups(type, lines + panel_lines_count(panel_lines(type)) * LINE_BYTES, 0, 8, w);
     UNROLL
     for (uint32_t t = 0; t < tokens; t++) {
-        const uint8_t *q = row_at(rows, t, 64 * p);
-        __m512i s0 = dot(_mm512_setzero_si512(), w0, q, 8), s1 = dot(_mm512_setzero_si512(), w1, q + 32, 8);
+        __m512i s1 = dot(_mm512_setzero_si512(), w, row_at(rows, t, 64 * p + 32), 8);
         __m512i scale_k = _mm512_mullo_epi16(scales, broadcast32(row_at(rows, t, K + 4 * p)));
-        if (narrow) i[t] = _mm512_dpwssd_epi32(i[t], join_pair(s0, s1), scale_k);
-        else i[t] = add_product(add_product(i[t], s0, first_of(scale_k)), s1, second_of(scale_k));
+        if (narrow) i[t] = _mm512_dpwssd_epi32(i[t], join_pair(s0[t], s1), scale_k);
+        else i[t] = add_product(add_product(i[t], s0[t], first_of(scale_k)), s1, second_of(scale_k));
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One panel of random rows is made and then copied: making hundreds of megabytes of random blocks would take longer than
- * the measurement, and no kernel's speed depends on values.
+/* One panel of random rows is made and then copied: making hundreds of megabytes of random blocks would take longer
+ * than the measurement, and no kernel's speed depends on values.
  *
  *   memory:  | weights, panel after panel | activation rows | out, f32 [tokens][rows] | 16 rows aside |      */
 #include "quant/measure.h"

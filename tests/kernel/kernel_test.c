@@ -129,7 +129,7 @@ static void fill_edge(Random *r, uint32_t t, uint32_t cols, float *x)
     (void)r;
     for (uint32_t i = 0; i < cols; i++) {
         uint32_t e = i % 32;
-        int q = e < 17 ? 127 : e == 17 ? 25 + (int)((t + i / 32) % 2) : -1; /* 17 * 127 + 25 = 2184 */
+        int q = e < 17 ? 127 : e == 17 ? 25 + (int)((t + i / 32) % 2) : 0; /* 17 * 127 + 25 = 2184 */
         x[i] = (float)(t % 3 == 2 ? -q : q) / 127.0f;
     }
 }
