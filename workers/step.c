@@ -37,7 +37,7 @@ Error step_begin_forward(Instance *in, uint32_t station, uint32_t session, uint3
     if (rows > in->plan.chunk)
         return error_why(&in->why, ERR_CAPACITY, "%u rows; a chunk has %u", rows, in->plan.chunk);
     in->sequence = (StationSequence){session, position, rows};
-    StationFrame frame = {in->frame.x, in->frame.g, rows, &in->sequence, 1};
+    StationFrame frame = {.x = in->frame.x, .g = in->frame.g, .rows = rows, .sequences = &in->sequence, .sequence_count = 1};
     TRY(station_begin(s, &frame, &parallel_serial, &in->why));
     start(in, OPERATION_STATION, station);
     return OK;

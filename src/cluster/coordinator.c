@@ -127,8 +127,8 @@ static void add_pick(Coordinator *c, uint32_t slot)
         .slot = slot, .row = c->frame.rows - 1, .params = &s->params, .seen = s->seen,
         .seen_count = sampler_count(&s->params, s->tokens, s->count, s->seen, seen_max(&c->config)),
         .k = sampler_first_k(&s->params, c->config.vocabulary),
-        .wants_sum = s->params.temperature > 0,
-        .sum_scale = s->params.temperature > 0 ? 1 / s->params.temperature : 1,
+        .wants_sum = sampler_needs_sum(&s->params),
+        .sum_scale = sampler_scale(&s->params),
     };
 }
 

@@ -167,6 +167,7 @@ static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *are
     }
     TAKE(blocks, const uint8_t *, c->blocks + rows);
     TAKE(row_sequence, uint32_t, rows);
+    TAKE(row_position, uint32_t, rows);
     TAKE(sequence_row, uint32_t, rows);
     TAKE(sequence_block, uint32_t, rows);
     TAKE(group_row, uint32_t, rows + 1);
@@ -323,6 +324,9 @@ static Error check_frame(Station *s, const StationFrame *frame, Why *why)
     if (rows != frame->rows)
         return error_why(why, ERR_RANGE, "sequences with %llu rows in a frame of %u", (unsigned long long)rows,
                          frame->rows);
+    for (uint32_t i = 0; frame->wanted && i < frame->wanted_count; i++)
+        if (frame->wanted[i] >= frame->rows || (i && frame->wanted[i] <= frame->wanted[i - 1]))
+            return error_why(why, ERR_RANGE, "wanted row %u of %u", frame->wanted[i], frame->rows);
     for (uint32_t r = 0; r < frame->rows; r++)
         if (!s->config.ops->all_finite(frame->x + (size_t)r * s->config.hyper->hidden, s->config.hyper->hidden))
             return error_why(why, ERR_NOT_FINITE, "row %u of the frame is not finite", r);
@@ -344,19 +348,18 @@ static Error reserve_sessions(Station *s, Why *why)
     return OK;
 }
 
-/* Which sequence a row belongs to, and which neighbours attend together with it. */
+/* Which sequence a row belongs to, and where it is in it. */
 static void map_rows(Station *s)
 {
     uint32_t row = 0;
-    s->b.groups = 0;
     for (uint32_t i = 0; i < s->frame.sequence_count; i++) {
         s->b.sequence_row[i] = row;
         for (uint32_t r = 0; r < s->frame.sequences[i].rows; r++) {
-            if (r % OPS_ATTENTION_ROWS_MAX == 0) s->b.group_row[s->b.groups++] = row;
+            s->b.row_position[row] = s->frame.sequences[i].position + r;
             s->b.row_sequence[row++] = i;
         }
     }
-    s->b.group_row[s->b.groups] = row;
+    station_compute_groups(s);
 }
 
 Error station_begin(Station *s, const StationFrame *frame, const Parallel *parallel, Why *why)
@@ -447,6 +450,12 @@ Error station_give(Station *s, const uint8_t *tile, const Parallel *parallel, Wh
     s->row = 0;
     if (++s->matrix == station_plan(s)->count) s->step = STEP_EVICT;
     return OK;
+}
+
+bool station_drops_unwanted(const Station *s)
+{
+    PhaseBound end = phase_bound(s->config.hyper->layers, PHASE_ATTN);
+    return s->config.range.last == end && s->config.range.first <= end - PHASES;
 }
 
 void station_norm_output(const Station *s, const float *x, float *out)

@@ -54,6 +54,10 @@ typedef struct StationFrame {
     uint32_t rows;
     const StationSequence *sequences; /* their rows add up to `rows` */
     uint32_t sequence_count;
+    /* Rows whose result somebody asked for, ascending; NULL: all. Only a station that holds the whole last layer looks at
+     * it: the others' attention and FFN of that layer are left out, and x[i] is then the result of row wanted[i]. */
+    const uint32_t *wanted;
+    uint32_t wanted_count;
 } StationFrame;
 
 typedef enum StationWishKind { STATION_LOAD, STATION_TILE, STATION_EVICT, STATION_DONE } StationWishKind;
@@ -96,6 +100,9 @@ MUST_CHECK Error station_give(Station *s, const uint8_t *tile, const Parallel *p
 /* The exit station's last act on a row: the output norm. Shapes  x[hidden] to out[hidden].
  * Only where the range ends the model. */
 void station_norm_output(const Station *s, const float *x, float *out);
+
+/* Whether the station honours `wanted`. */
+bool station_drops_unwanted(const Station *s);
 
 uint32_t station_length(const Station *s, uint32_t session);
 /* Frees the session's cache blocks beyond `length` positions; 0 frees all. */

@@ -10,17 +10,14 @@
  * every item writes its own floats only. */
 #include "cluster/station_state.h"
 
+#include <string.h>
+
 static float *work_row(const Station *s, uint32_t row) { return s->b.work + (size_t)row * s->b.work_stride; }
 static float *x_row(const Station *s, uint32_t row)
 {
     return s->frame.x + (size_t)row * s->config.hyper->hidden;
 }
 static float *g_row(const Station *s, uint32_t row) { return s->frame.g + (size_t)row * s->config.hyper->ffn; }
-static uint32_t row_position(const Station *s, uint32_t row)
-{
-    uint32_t q = s->b.row_sequence[row];
-    return s->frame.sequences[q].position + row - s->b.sequence_row[q];
-}
 static bool is_local(const Station *s) { return hyper_layer_is_local(s->config.hyper, phase_layer(s->phase)); }
 
 /* ---- Rope ---------------------------------------------------------------------------------------------------- */
@@ -31,7 +28,7 @@ static void rope_row(void *argument, uint32_t row, uint32_t worker)
     Station *s = argument;
     for (int t = 0; t < 2; t++)
         if (s->b.cosine[t])
-            ops_rope_position(s->frequencies[t], s->rotated, s->magnitude[t], row_position(s, row),
+            ops_rope_position(s->frequencies[t], s->rotated, s->magnitude[t], s->b.row_position[row],
                               s->b.cosine[t] + (size_t)row * s->rotated, s->b.sine[t] + (size_t)row * s->rotated);
 }
 
@@ -160,7 +157,7 @@ static Error check_finite(const Station *s, Why *why)
         if (!s->b.finite[r])
             return error_why(why, ERR_NOT_FINITE, "layer %u, phase %s, tensor %s: a number is not finite, or too large for the cache, at position %u",
                              phase_layer(s->phase), phase_name(phase_of(s->phase)), plan->matrix[s->matrix].weight->name,
-                             row_position(s, r));
+                             s->b.row_position[r]);
     return OK;
 }
 
@@ -224,7 +221,7 @@ static void attend(void *argument, uint32_t item, uint32_t worker)
     Station *s = argument;
     const Hyper *h = s->config.hyper;
     uint32_t group = item / h->kv_heads, kv_head = item % h->kv_heads, heads = h->heads / h->kv_heads;
-    uint32_t row = s->b.group_row[group], position = row_position(s, row);
+    uint32_t row = s->b.group_row[group], position = s->b.row_position[row];
     float *work = work_row(s, row);
     size_t first = (size_t)kv_head * heads * h->head_dim;
     uint32_t window = is_local(s) ? h->window : 0;
@@ -244,12 +241,42 @@ static void attend(void *argument, uint32_t item, uint32_t worker)
     s->config.ops->attention_rows(&job);
 }
 
+void station_compute_groups(Station *s)
+{
+    s->b.groups = 0;
+    for (uint32_t row = 0; row < s->frame.rows; row++) {
+        bool follows = row > 0 && s->b.row_sequence[row] == s->b.row_sequence[row - 1] &&
+                       s->b.row_position[row] == s->b.row_position[row - 1] + 1;
+        if (!follows || row - s->b.group_row[s->b.groups - 1] == OPS_ATTENTION_ROWS_MAX)
+            s->b.group_row[s->b.groups++] = row;
+    }
+    s->b.group_row[s->b.groups] = s->frame.rows;
+}
+
+/* In the last layer, once every key and value is stored: the rows that nobody asked for end here. */
+static void drop_unwanted(Station *s)
+{
+    const Hyper *h = s->config.hyper;
+    if (!s->frame.wanted || !station_drops_unwanted(s) || phase_layer(s->phase) + 1 < h->layers) return;
+    for (uint32_t i = 0; i < s->frame.wanted_count; i++) {
+        uint32_t row = s->frame.wanted[i]; /* at or after i, since they ascend */
+        if (row == i) continue;
+        memcpy(x_row(s, i), x_row(s, row), h->hidden * sizeof(float));
+        memcpy(work_row(s, i), work_row(s, row), h->heads * h->head_dim * sizeof(float));
+        s->b.row_sequence[i] = s->b.row_sequence[row];
+        s->b.row_position[i] = s->b.row_position[row];
+    }
+    s->frame.rows = s->frame.wanted_count;
+    station_compute_groups(s);
+}
+
 static Error attention_all(Station *s, const Parallel *parallel, Why *why)
 {
     parallel_run(parallel, rotate_row, s, s->frame.rows);
     parallel_run(parallel, store_sequence, s, s->frame.sequence_count);
     TRY(check_finite(s, why));
     list_blocks(s);
+    drop_unwanted(s);
     parallel_run(parallel, attend, s, s->b.groups * s->config.hyper->kv_heads);
     return OK;
 }

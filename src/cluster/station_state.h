@@ -32,7 +32,7 @@ typedef struct StationBuffers {
     uint32_t at_k, at_v, at_attended; /* offsets of k, v and the attended heads in a work row */
     float *cosine[2], *sine[2];       /* [rows][rope_dim / 2], global and local layers */
     const uint8_t **blocks;           /* cache blocks of the current layer, sequence after sequence */
-    uint32_t *row_sequence;           /* [rows] */
+    uint32_t *row_sequence, *row_position; /* [rows] */
     uint32_t *sequence_row, *sequence_block; /* [rows] first row and first entry in `blocks` of a sequence */
     uint32_t *group_row;              /* [rows + 1] first row of each group of rows that attend together */
     uint32_t groups;
@@ -88,6 +88,8 @@ static inline LayerFloor *station_layer(Station *s)
 
 /* Cosines and sines of every row's position. */
 void station_compute_rope(Station *s, const Parallel *parallel);
+/* Which rows attend together, from row_sequence and row_position. */
+void station_compute_groups(Station *s);
 /* Multiplies the tile's rows row..row+count of the current matrix into its place. */
 void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count, const Parallel *parallel);
 /* What follows when the current matrix is complete. Errors  ERR_NOT_FINITE. */

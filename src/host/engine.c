@@ -30,6 +30,7 @@ struct Engine {
     SamplerCandidate *best, *shard_best, *merged; /* [vocabulary] each */
     const float **slices;
     uint32_t *slice_lengths;
+    uint32_t *wanted; /* [sessions] rows of a frame whose logits are asked for */
     uint32_t passes;
 };
 
@@ -98,6 +99,7 @@ static Error take_buffers(Engine *e, Arena *arena, Why *why)
     e->shards = ARENA_NEW(arena, Shard *, p->request.shards);
     e->slices = ARENA_NEW(arena, const float *, p->request.shards);
     e->slice_lengths = ARENA_NEW(arena, uint32_t, p->request.shards);
+    e->wanted = ARENA_NEW(arena, uint32_t, p->request.sessions);
     e->x = arena_take_raw(arena, (size_t)p->chunk * h->hidden * sizeof(float));
     e->partial = arena_take_raw(arena, (size_t)p->chunk * h->hidden * sizeof(float));
     e->g = arena_take_raw(arena, (size_t)p->chunk * h->ffn * sizeof(float));
@@ -105,7 +107,7 @@ static Error take_buffers(Engine *e, Arena *arena, Why *why)
     e->best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
     e->shard_best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
     e->merged = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
-    if (!e->stations || !e->shards || !e->slices || !e->slice_lengths || !e->x || !e->partial || !e->g ||
+    if (!e->stations || !e->shards || !e->slices || !e->slice_lengths || !e->wanted || !e->x || !e->partial || !e->g ||
         !e->hidden || !e->best || !e->shard_best || !e->merged)
         return error_why(why, ERR_MEMORY, "the plan's sum is too small for the frames");
     return OK;
@@ -226,10 +228,9 @@ static Error embed(Engine *e, const uint32_t *ids, uint32_t rows, Why *why)
     return OK;
 }
 
-static Error forward_frame(Engine *e, const StationSequence *sequences, uint32_t count, uint32_t rows, Why *why)
+static Error forward_frame(Engine *e, const StationFrame *frame, Why *why)
 {
-    StationFrame frame = {.x = e->x, .g = e->g, .rows = rows, .sequences = sequences, .sequence_count = count};
-    for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(run_station(e, e->stations[i], &frame, why));
+    for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(run_station(e, e->stations[i], frame, why));
     e->passes++;
     return OK;
 }
@@ -237,7 +238,8 @@ static Error forward_frame(Engine *e, const StationSequence *sequences, uint32_t
 static Error forward(Engine *e, uint32_t position, uint32_t rows, Why *why)
 {
     StationSequence sequence = {.session = 0, .position = position, .rows = rows};
-    return forward_frame(e, &sequence, 1, rows, why);
+    StationFrame frame = {.x = e->x, .g = e->g, .rows = rows, .sequences = &sequence, .sequence_count = 1};
+    return forward_frame(e, &frame, why);
 }
 
 /* The output norm of one row of x into row `to` of the head's input. */
@@ -288,8 +290,13 @@ static Error pick_token(Engine *e, uint32_t row, CoordinatorPick *pick, Why *why
 static Error carry_out(Engine *e, CoordinatorFrame *frame, Why *why)
 {
     TRY(embed(e, frame->ids, frame->rows, why));
-    TRY(forward_frame(e, frame->sequences, frame->sequence_count, frame->rows, why));
-    for (uint32_t i = 0; i < frame->pick_count; i++) norm_row(e, frame->picks[i].row, i);
+    for (uint32_t i = 0; i < frame->pick_count; i++) e->wanted[i] = frame->picks[i].row;
+    StationFrame rows = {.x = e->x, .g = e->g, .rows = frame->rows, .sequences = frame->sequences,
+                         .sequence_count = frame->sequence_count, .wanted = e->wanted,
+                         .wanted_count = frame->pick_count};
+    TRY(forward_frame(e, &rows, why));
+    bool dropped = station_drops_unwanted(e->stations[e->plan.request.stations - 1]);
+    for (uint32_t i = 0; i < frame->pick_count; i++) norm_row(e, dropped ? i : e->wanted[i], i);
     TRY(head(e, frame->pick_count, why));
     for (uint32_t i = 0; i < frame->pick_count; i++) TRY(pick_token(e, i, &frame->picks[i], why));
     return OK;
@@ -348,9 +355,12 @@ Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t k, E
 Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why)
 {
     for (uint32_t at = 0; at < count;) {
-        uint32_t rows = count - at < e->plan.chunk ? count - at : e->plan.chunk;
+        uint32_t rows = count - at < e->plan.chunk ? count - at : e->plan.chunk, last = rows - 1;
+        StationSequence sequence = {.session = 0, .position = position + at, .rows = rows};
+        StationFrame frame = {.x = e->x, .g = e->g, .rows = rows, .sequences = &sequence, .sequence_count = 1,
+                              .wanted = &last, .wanted_count = at + rows == count};
         TRY(embed(e, ids + at, rows, why));
-        TRY(forward(e, position + at, rows, why));
+        TRY(forward_frame(e, &frame, why));
         at += rows;
     }
     return OK;
@@ -364,7 +374,8 @@ Error engine_batch(Engine *e, uint32_t *ids, uint32_t count, uint32_t position, 
         return error_why(why, ERR_CAPACITY, "%u sequences at once; the plan has room for %u", count, p->request.sessions);
     for (uint32_t i = 0; i < count; i++) sequences[i] = (StationSequence){i, position, 1};
     TRY(embed(e, ids, count, why));
-    TRY(forward_frame(e, sequences, count, count, why));
+    StationFrame frame = {.x = e->x, .g = e->g, .rows = count, .sequences = sequences, .sequence_count = count};
+    TRY(forward_frame(e, &frame, why));
     for (uint32_t i = 0; i < count; i++) norm_row(e, i, i);
     TRY(head(e, count, why));
     for (uint32_t i = 0; i < count; i++) {

@@ -64,7 +64,8 @@ MUST_CHECK Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, ui
 
 /* ---- Measurements ------------------------------------------------------------------------------------------------------ */
 
-/* Forwards `count` tokens of session 0 from `position` on, without logits. */
+/* Prefill of `count` tokens of session 0 from `position` on: as for a prompt, the last row alone goes through the whole last
+ * layer; no logits. */
 MUST_CHECK Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why);
 /* One step of `count` sequences (sessions 0.., all at `position`): ids[i] in, the best next id of each out, in place.
  * `count` is at most the engine's sessions, chunk and logit rows. */

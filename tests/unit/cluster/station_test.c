@@ -83,7 +83,7 @@ static Error forward(Line *line, const TinyModel *t, float *x, uint32_t rows, co
                      uint32_t count, Why *why)
 {
     float *g = malloc(rows * TINY_FFN * sizeof(float) + 1);
-    StationFrame frame = {x, g, rows, sequences, count};
+    StationFrame frame = {.x = x, .g = g, .rows = rows, .sequences = sequences, .sequence_count = count};
     Error error = OK;
     for (uint32_t i = 0; error == OK && i < line->count; i++) error = drive(line, line->station[i], t, &frame, why);
     free(g);
@@ -177,6 +177,36 @@ static void batches_do_not_change_bits(void **state)
         row += batch[i].rows;
         line_close(&line);
     }
+    tiny_free(&t);
+}
+
+/* Rows that nobody asked for are left out of the last layer; those asked for keep their bits, and so does the cache. */
+static void unwanted_rows_change_nothing(void **state)
+{
+    (void)state;
+    enum { ROWS = 40 };
+    static const uint32_t wanted[] = {3, 4, 39};
+    static float all[ROWS * TINY_HIDDEN], some[ROWS * TINY_HIDDEN], next[2][TINY_HIDDEN], g[ROWS * TINY_FFN];
+    TinyModel t;
+    Why why = {{0}};
+    tiny_make(&t, true, NULL);
+    for (int drop = 0; drop < 2; drop++) {
+        Line line;
+        float *x = drop ? some : all;
+        line_open(&line, &t, &(Cut){"0-2,2-3", 1, 0, CACHE_F16, 1});
+        assert_true(station_drops_unwanted(line.station[1]));
+        assert_false(station_drops_unwanted(line.station[0]));
+        inputs(x, ROWS, 17);
+        StationSequence sequence = {0, 0, ROWS};
+        StationFrame frame = {x, g, ROWS, &sequence, 1, drop ? wanted : NULL, 3};
+        for (uint32_t i = 0; i < 2; i++) assert_int_equal(drive(&line, line.station[i], &t, &frame, &why), OK);
+        inputs(next[drop], 1, 18);
+        assert_int_equal(forward(&line, &t, next[drop], 1, &(StationSequence){0, ROWS, 1}, 1, &why), OK);
+        line_close(&line);
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        assert_memory_equal(some + i * TINY_HIDDEN, all + wanted[i] * TINY_HIDDEN, TINY_HIDDEN * sizeof(float));
+    assert_memory_equal(next[0], next[1], sizeof next[0]);
     tiny_free(&t);
 }
 
@@ -274,7 +304,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_for_every_cut), cmocka_unit_test(layouts_agree),
-        cmocka_unit_test(batches_do_not_change_bits), cmocka_unit_test(positions_are_checked),
+        cmocka_unit_test(batches_do_not_change_bits), cmocka_unit_test(unwanted_rows_change_nothing),
+        cmocka_unit_test(positions_are_checked),
         cmocka_unit_test(capacity_is_checked), cmocka_unit_test(faults_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
