@@ -178,8 +178,11 @@ class Cobord(Program):
         return parsed(call(command), command)
 
     def warm_up(self):
-        """Also encodes a GGUF into the cache, the first time."""
+        """Also encodes a GGUF into the cache, the first time, and asks how many bytes one token reads."""
         self.bench(16, 4, [])
+        command = [self.program, "logits", self.model, "--tokens", "1", "--top", "1", "--json"]
+        counters = parsed(call(command), command).get("counters", {})
+        self.step_bytes = counters.get("weight_bytes_read", 0)
 
     def measure(self, sample):
         batch = [] if self.memory else self.work.batch  # a budget is a promise for one sequence

@@ -30,13 +30,13 @@ INTRO = """# Performance
 
 Measured by `bench/compare` (`make bench`), never by hand. Programs take turns in one run, on the same model file with
 the same number of threads: llama.cpp from a pinned source package, built with `GGML_NATIVE=ON`, further programs where
-someone has them, and Cobord. Figures are tokens/s, as median (lowest to highest) over the rounds; ratios are of medians,
-to llama.cpp. A floor must hold; a goal is where the work goes.
+someone has them, and Cobord. Figures are tokens/s, as median (lowest to highest) over the rounds. Ratios are of
+medians, to llama.cpp; a floor must hold, a goal is where the work goes.
 
 - *prefill*: a prompt of 512 tokens in one request, from an empty cache. *decode*: 64 tokens one by one, from an empty
   cache. *n sequences*: tokens/s in all, n sequences advancing together.
-- *raw read*: all weights of the model read once by the same threads, with nothing computed. On virtual machines it moves
-  by a factor of two between minutes, so only figures of one table can be compared.
+- *raw read*: all weights of the model read once by the same threads, with nothing computed. On virtual machines it
+  moves by a factor of two between minutes, so only figures of one table can be compared.
 - *others*: the share of the processors that other programs used meanwhile. Above 5 % the table is a sketch.
 - Cobord's logits are bit-identical in every line of these tables; llama.cpp makes no such promise.
 
@@ -108,7 +108,7 @@ class Report:
     def table(self):
         rows = [["work", "program", "tokens/s", "ratio", "floor", "goal"]]
         for measure in self.measures:
-            rows += [self.row(program, measure) for program in self.found]
+            rows += [self.row(p, measure) for p in self.found if self.values(p, measure) or p in (self.base, self.main)]
         widths = [max(len(row[i]) for row in rows) for i in range(6)]
         rows.insert(1, ["-" * w for w in widths])
         return "\n".join("| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in rows)
@@ -134,12 +134,10 @@ class Report:
         if not reads:
             return
         yield f"raw read {median(reads):.1f} GB/s ({min(reads):.1f} to {max(reads):.1f})"
-        shares = [s.decode_tps * s.facts["step_weight_bytes"] * 1e-9 / s.facts["read_bandwidth_gbs"]
-                  for s in self.main.samples if s.facts.get("step_weight_bytes")]
-        if shares:
-            share = median(shares)
-            yield (f"decode reads weights at {100 * share:.0f} % of raw read, goal {100 * BANDWIDTH_GOAL:.0f} % "
-                   + ("held" if share >= BANDWIDTH_GOAL else "missed"))
+        shares = [x.decode_tps * self.main.step_bytes * 1e-9 / x.facts["read_bandwidth_gbs"] for x in self.main.samples]
+        share = median(shares)
+        yield (f"a token reads {self.main.step_bytes * 1e-9:.3f} GB of weights, at {100 * share:.0f} % of raw read; "
+               f"goal {100 * BANDWIDTH_GOAL:.0f} % " + ("held" if share >= BANDWIDTH_GOAL else "missed"))
 
     def setting(self):
         about = llama_build.about(self.base.command[0]) or "a program that was there already"
