@@ -122,6 +122,8 @@ static void print_json(const Bench *b, const EngineSession *s)
     yyjson_mut_obj_add_uint(doc, root, "gen", b->gen);
     yyjson_mut_obj_add_uint(doc, root, "chunk", plan->chunk);
     yyjson_mut_obj_add_bool(doc, root, "resident", plan->resident);
+    if (engine_large_pages(s->engine) >= 0)
+        yyjson_mut_obj_add_real(doc, root, "large_page_share", engine_large_pages(s->engine));
     char *text = yyjson_mut_write(doc, 0, NULL);
     if (text) puts(text);
     free(text);

@@ -45,6 +45,16 @@ Error engine_options_read(const Options *o, EngineOptions *out, Why *why)
     return engine_options_isa(o, &out->isa, why);
 }
 
+/* Streaming from small pages is slow, and nobody would guess why. */
+static void say_small_pages(double share, const char *model)
+{
+    if (share < 0 || share >= 0.5) return;
+    fprintf(stderr, "cobord: note: the page cache holds ");
+    options_print_safely(stderr, model);
+    fprintf(stderr, " in small pages, which makes streaming slower. Copying the file, or reading it afresh after it left "
+                    "the cache, gives large ones.\n");
+}
+
 int engine_options_open(const Options *o, const char *model, unsigned what, const EngineNeeds *needs,
                         EngineSession *out)
 {
@@ -61,7 +71,10 @@ int engine_options_open(const Options *o, const char *model, unsigned what, cons
     options.logit_rows = needs->logit_rows;
     options.sessions = needs->sessions;
     error = engine_open(&out->model, &options, &out->engine, &why);
-    if (error == OK) return 0;
+    if (error == OK) {
+        say_small_pages(engine_large_pages(out->engine), model);
+        return 0;
+    }
     int code = complain(error, &why, model, NULL);
     engine_options_close(out);
     return code;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "host/cpu.h"
+#include "host/folios.h"
 #include "host/memory.h"
 #include "host/pool.h"
 #include "host/stop.h"
@@ -32,6 +33,7 @@ struct Engine {
     uint32_t *slice_lengths;
     uint32_t *wanted; /* [sessions] rows of a frame whose logits are asked for */
     uint32_t passes;
+    double large_pages;
 };
 
 /* ---- Opening ------------------------------------------------------------------------------------------------- */
@@ -149,6 +151,7 @@ static Error open_parts(Engine *e, const EngineOptions *options, Why *why)
     TRY(take_memory(e, &arena, why));
     TRY(take_buffers(e, &arena, why));
     TRY(build_roles(e, &arena, why));
+    e->large_pages = e->plan.resident ? -1 : folios_large_share(&e->model->file);
     weights_start(&e->weights, &e->model->file, e->plan.pinned_bytes);
     for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(read_floor(e, e->stations[i], why));
     weights_drop(&e->weights);
@@ -182,6 +185,7 @@ const Plan *engine_plan(const Engine *e) { return &e->plan; }
 const WeightsCounters *engine_counters(const Engine *e) { return &e->weights.counters; }
 Isa engine_isa(const Engine *e) { return e->plan.request.kernels->isa; }
 uint32_t engine_passes(const Engine *e) { return e->passes; }
+double engine_large_pages(const Engine *e) { return e->large_pages; }
 
 /* ---- Carrying out wishes ------------------------------------------------------------------------------------- */
 

@@ -37,6 +37,9 @@ const WeightsCounters *engine_counters(const Engine *e);
 Isa engine_isa(const Engine *e);
 /* How often all stations were run since the engine was opened. */
 uint32_t engine_passes(const Engine *e);
+/* Streamed weights only: the share of the file that the page cache holds in pages of 2 MiB, probed when the engine was
+ * opened; negative when unknown or resident. */
+double engine_large_pages(const Engine *e);
 
 /* ---- Answers: the coordinator's frames, carried out. A slot is one conversation, 0 .. slots - 1. */
 
