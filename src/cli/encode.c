@@ -13,8 +13,10 @@ static const OptionId encode_options[] = {OPTION_OUTPUT, OPTION_KNOT_VERSION, OP
 static const OptionVerb encode_verb = {
     .name = "encode",
     .usage = "IN.gguf -o OUT.knot",
-    .summary = "Makes a knot of a GGUF file: the same weights, bit for bit, in the order in which they are used.\n"
-               "Of a model in several files give the first (-00001-of-0000N.gguf). At most 64 MiB of memory.",
+    .summary = "Makes a knot of a GGUF file: the same weights, bit for bit, in the order in which "
+               "they are used.\n"
+               "Of a model in several files give the first (-00001-of-0000N.gguf). At most 64 MiB "
+               "of memory.",
     .examples = "  cobord encode model.gguf -o model.knot\n"
                 "  cobord encode model.gguf -o old.knot --knot-version 1\n",
     .options = encode_options,
@@ -32,7 +34,9 @@ int cli_encode(int argc, char **argv)
     if (!out) return complain_usage("encode: where to? Add -o OUT.knot");
     stop_install();
     Why why = {{0}};
-    unsigned version = options_given(&o, OPTION_KNOT_VERSION) ? (unsigned)options_count(&o, OPTION_KNOT_VERSION) : 2;
+    unsigned version = options_given(&o, OPTION_KNOT_VERSION)
+                           ? (unsigned)options_count(&o, OPTION_KNOT_VERSION)
+                           : 2;
     Error error = encode_file(o.operands[0], out, version, progress_tell(), &why);
     progress_end(error == OK);
     return error == OK ? 0 : complain(error, &why, o.operands[0], NULL);

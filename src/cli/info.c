@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cobord info: what a knot or a GGUF file holds. Texts of the file are printed with control characters escaped: a file must not
- * be able to write to the terminal. */
+/* cobord info: what a knot or a GGUF file holds. Texts of the file are printed with control
+ * characters escaped: a file must not be able to write to the terminal. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ static const OptionId info_options[] = {OPTION_JSON, OPTION_END};
 static const OptionVerb info_verb = {
     .name = "info",
     .usage = "FILE",
-    .summary = "Shows the hyper-parameters and tensors of a .knot or .gguf file. Reads only its header.",
+    .summary =
+        "Shows the hyper-parameters and tensors of a .knot or .gguf file. Reads only its header.",
     .examples = "  cobord info model.knot\n"
                 "  cobord info model.gguf --json\n",
     .options = info_options,
@@ -73,16 +74,17 @@ static void info_model(const KnotModel *m)
     info_number("sliding window pattern", m->sliding_window_pattern);
 }
 
-static void info_tensor(const char *name, BlockType type, const char *layout, uint32_t rows, uint32_t cols,
-                        uint64_t offset, uint64_t bytes)
+static void info_tensor(const char *name, BlockType type, const char *layout, uint32_t rows,
+                        uint32_t cols, uint64_t offset, uint64_t bytes)
 {
     char shape[32];
     if (rows == 1) (void)snprintf(shape, sizeof shape, "%" PRIu32, cols);
     else (void)snprintf(shape, sizeof shape, "%" PRIu32 " x %" PRIu32, rows, cols);
     printf("  ");
     options_print_safely(stdout, name);
-    printf("%*s %-5s %-6s %17s %14" PRIu64 " %12" PRIu64 "\n", (int)(strlen(name) < 34 ? 34 - strlen(name) : 0), "",
-           block_traits(type)->name, layout, shape, offset, bytes);
+    printf("%*s %-5s %-6s %17s %14" PRIu64 " %12" PRIu64 "\n",
+           (int)(strlen(name) < 34 ? 34 - strlen(name) : 0), "", block_traits(type)->name, layout,
+           shape, offset, bytes);
 }
 
 static const char *info_pre_name(VocabPre pre)
@@ -113,10 +115,12 @@ static void info_print_knot(const char *path, const KnotFile *f, const Vocab *vo
         info_number("merges", vocab->merges);
         info_number("chat template bytes", vocab->chat_template_bytes);
     }
-    printf("%" PRIu32 " tensors%s\n", k->tensor_count, k->tied_head ? " (output_weight repeats token_embd_weight)" : "");
+    printf("%" PRIu32 " tensors%s\n", k->tensor_count,
+           k->tied_head ? " (output_weight repeats token_embd_weight)" : "");
     for (uint32_t i = 0; i < k->tensor_count; i++) {
         const KnotTensor *t = &k->tensors[i];
-        info_tensor(t->name, t->type, layout_name(t->layout), t->rows, t->cols, t->offset, t->bytes);
+        info_tensor(t->name, t->type, layout_name(t->layout), t->rows, t->cols, t->offset,
+                    t->bytes);
     }
 }
 
@@ -137,7 +141,8 @@ static void info_print_key(const Gguf *g, const GgufKey *key)
 {
     char text[80];
     printf("  %-40s ", key->name);
-    if (key->type == GGUF_ARRAY) printf("%" PRIu64 " of %s", key->count, gguf_value_type_name(key->element));
+    if (key->type == GGUF_ARRAY)
+        printf("%" PRIu64 " of %s", key->count, gguf_value_type_name(key->element));
     else if (key->type == GGUF_STRING) {
         size_t bytes = gguf_file_text(g, key, text, sizeof text);
         options_print_safely(stdout, text);
@@ -151,8 +156,8 @@ static void info_print_key(const Gguf *g, const GgufKey *key)
 static void info_print_gguf(const char *path, const Gguf *g)
 {
     options_print_safely(stdout, path);
-    printf(": GGUF, version %" PRIu32 "%s\n%" PRIu32 " keys\n", g->version, g->file_count > 1 ? ", in parts" : "",
-           g->key_count);
+    printf(": GGUF, version %" PRIu32 "%s\n%" PRIu32 " keys\n", g->version,
+           g->file_count > 1 ? ", in parts" : "", g->key_count);
     for (uint32_t i = 0; i < g->key_count; i++) info_print_key(g, &g->keys[i]);
     printf("%" PRIu32 " tensors\n", g->tensor_count);
     for (uint32_t i = 0; i < g->tensor_count; i++) {
@@ -183,7 +188,8 @@ static bool info_is_gguf(const char *path)
     char magic[4];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return false;
-    bool is = read(fd, magic, sizeof magic) == (ssize_t)sizeof magic && memcmp(magic, "GGUF", 4) == 0;
+    bool is =
+        read(fd, magic, sizeof magic) == (ssize_t)sizeof magic && memcmp(magic, "GGUF", 4) == 0;
     (void)close(fd);
     return is;
 }

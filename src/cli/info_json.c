@@ -37,9 +37,15 @@ static void info_json_text(const char *name, const char *value)
     info_json_string(value, strlen(value));
 }
 
-static void info_json_u32(const char *name, uint32_t value) { printf(",\"%s\":%" PRIu32, name, value); }
+static void info_json_u32(const char *name, uint32_t value)
+{
+    printf(",\"%s\":%" PRIu32, name, value);
+}
 
-static void info_json_float(const char *name, float value) { printf(",\"%s\":%.9g", name, (double)value); }
+static void info_json_float(const char *name, float value)
+{
+    printf(",\"%s\":%.9g", name, (double)value);
+}
 
 static void info_json_model(const KnotModel *m)
 {
@@ -66,34 +72,38 @@ static void info_json_model(const KnotModel *m)
     putchar('}');
 }
 
-static void info_json_tensor(const char *name, BlockType type, const char *layout, uint32_t rows, uint32_t cols,
-                             uint64_t offset, uint64_t bytes)
+static void info_json_tensor(const char *name, BlockType type, const char *layout, uint32_t rows,
+                             uint32_t cols, uint64_t offset, uint64_t bytes)
 {
     printf("{\"name\":");
     info_json_string(name, strlen(name));
-    printf(",\"type\":\"%s\",\"layout\":\"%s\",\"shape\":[%" PRIu32 ",%" PRIu32 "],\"offset\":%" PRIu64
-           ",\"length\":%" PRIu64 "}", block_traits(type)->name, layout, rows, cols, offset, bytes);
+    printf(",\"type\":\"%s\",\"layout\":\"%s\",\"shape\":[%" PRIu32 ",%" PRIu32
+           "],\"offset\":%" PRIu64 ",\"length\":%" PRIu64 "}",
+           block_traits(type)->name, layout, rows, cols, offset, bytes);
 }
 
 static void info_json_vocab(const Vocab *v)
 {
     printf(",\"tokenizer\":{\"kind\":\"%s\",\"pre\":%d,\"tokens\":%" PRIu32 ",\"merges\":%" PRIu32
-           ",\"chat_template_bytes\":%" PRIu32 "}", v->model == VOCAB_BPE ? "bpe" : "sentencepiece", (int)v->pre,
-           v->tokens, v->merges, v->chat_template_bytes);
+           ",\"chat_template_bytes\":%" PRIu32 "}",
+           v->model == VOCAB_BPE ? "bpe" : "sentencepiece", (int)v->pre, v->tokens, v->merges,
+           v->chat_template_bytes);
 }
 
 void info_json_knot(const Knot *k, const Vocab *vocab)
 {
     printf("{\"format\":\"knot\",\"version\":%u,\"id\":\"%016" PRIx64 "\",\"file_bytes\":%" PRIu64
-           ",\"payload_offset\":%" PRIu64 ",\"payload_bytes\":%" PRIu64 ",\"tied_head\":%s,", k->version, k->id,
-           k->file_bytes, k->payload_offset, k->payload_bytes, k->tied_head ? "true" : "false");
+           ",\"payload_offset\":%" PRIu64 ",\"payload_bytes\":%" PRIu64 ",\"tied_head\":%s,",
+           k->version, k->id, k->file_bytes, k->payload_offset, k->payload_bytes,
+           k->tied_head ? "true" : "false");
     info_json_model(&k->model);
     if (vocab) info_json_vocab(vocab);
     printf(",\"tensors\":[");
     for (uint32_t i = 0; i < k->tensor_count; i++) {
         const KnotTensor *t = &k->tensors[i];
         if (i) putchar(',');
-        info_json_tensor(t->name, t->type, layout_name(t->layout), t->rows, t->cols, t->offset, t->bytes);
+        info_json_tensor(t->name, t->type, layout_name(t->layout), t->rows, t->cols, t->offset,
+                         t->bytes);
     }
     printf("]}\n");
 }
@@ -130,7 +140,8 @@ static void info_json_key(const Gguf *g, const GgufKey *key)
     info_json_string(key->name, strlen(key->name));
     putchar(':');
     if (key->type == GGUF_ARRAY) {
-        printf("{\"array\":\"%s\",\"count\":%" PRIu64 "}", gguf_value_type_name(key->element), key->count);
+        printf("{\"array\":\"%s\",\"count\":%" PRIu64 "}", gguf_value_type_name(key->element),
+               key->count);
         return;
     }
     if (key->type != GGUF_STRING) {
@@ -144,7 +155,8 @@ static void info_json_key(const Gguf *g, const GgufKey *key)
 
 void info_json_gguf(const Gguf *g)
 {
-    printf("{\"format\":\"gguf\",\"version\":%" PRIu32 ",\"files\":%" PRIu32 ",\"keys\":{", g->version, g->file_count);
+    printf("{\"format\":\"gguf\",\"version\":%" PRIu32 ",\"files\":%" PRIu32 ",\"keys\":{",
+           g->version, g->file_count);
     for (uint32_t i = 0; i < g->key_count; i++) {
         if (i) putchar(',');
         info_json_key(g, &g->keys[i]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cobord repair: rewrites a version 1 knot of the early encoder, whose header leads one byte past the weights. */
+/* cobord repair: rewrites a version 1 knot of the early encoder, whose header leads one byte past
+ * the weights. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@ static const OptionId repair_options[] = {OPTION_OUTPUT, OPTION_END};
 static const OptionVerb repair_verb = {
     .name = "repair",
     .usage = "OLD.knot -o NEW.knot",
-    .summary = "Rewrites a knot of an early encoder whose payload starts one byte before where its header says.\n"
+    .summary = "Rewrites a knot of an early encoder whose payload starts one byte before where its "
+               "header says.\n"
                "Only the header changes; the result is a correct version 1 knot.",
     .examples = "  cobord repair old.knot -o new.knot\n",
     .options = repair_options,
@@ -37,7 +39,8 @@ static Error repair_read(int descriptor, uint64_t offset, uint8_t *out, size_t b
         if (n < 0 && errno == EINTR && !stop_asked()) continue;
         if (n < 0 && errno == EINTR) return error_why(why, ERR_CANCELLED, "nothing was written");
         if (n < 0) return error_why(why, ERR_IO, "cannot read: %s", strerror(errno));
-        if (n == 0) return error_why(why, ERR_TRUNCATED, "the file became shorter while it was read");
+        if (n == 0)
+            return error_why(why, ERR_TRUNCATED, "the file became shorter while it was read");
         out += n;
         bytes -= (size_t)n;
         offset += (uint64_t)n;
@@ -83,9 +86,12 @@ static Error repair_header(int descriptor, uint64_t file_bytes, const char *path
     size_t have = file_bytes < sizeof probe ? (size_t)file_bytes : sizeof probe;
     TRY(repair_read(descriptor, 0, probe, have, why));
     TRY(knot_header_bytes(probe, have, file_bytes, &header_bytes, why));
-    size_t memory_bytes = (size_t)header_bytes + repair_arena_bytes((size_t)header_bytes) + 2 * ARENA_ALIGN;
+    size_t memory_bytes =
+        (size_t)header_bytes + repair_arena_bytes((size_t)header_bytes) + 2 * ARENA_ALIGN;
     uint8_t *memory = malloc(memory_bytes);
-    if (!memory) return error_why(why, ERR_MEMORY, "a header of %llu bytes", (unsigned long long)header_bytes);
+    if (!memory)
+        return error_why(why, ERR_MEMORY, "a header of %llu bytes",
+                         (unsigned long long)header_bytes);
     Arena arena = arena_make(memory, memory_bytes);
     uint8_t *header = arena_take(&arena, (size_t)header_bytes);
     Repair r;
@@ -102,10 +108,12 @@ static Error repair_file(const char *from, const char *to, Why *why)
     struct stat st;
     int descriptor = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
-        return error_why(why, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open: %s", strerror(errno));
+        return error_why(why, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open: %s",
+                         strerror(errno));
     Error e = OK;
     if (fstat(descriptor, &st) != 0) e = error_why(why, ERR_IO, "cannot read: %s", strerror(errno));
-    else if (!S_ISREG(st.st_mode)) e = error_why(why, ERR_FORMAT, "this is a directory, pipe or device, not a knot");
+    else if (!S_ISREG(st.st_mode))
+        e = error_why(why, ERR_FORMAT, "this is a directory, pipe or device, not a knot");
     else e = repair_header(descriptor, (uint64_t)st.st_size, to, why);
     (void)close(descriptor);
     return e;

@@ -14,13 +14,17 @@
 
 enum { SYNTH_ARENA_BYTES = 56 << 20, SYNTH_ROWS_AT_ONCE = 16 };
 
-static const OptionId synth_options[] = {OPTION_SHAPE, OPTION_OUTPUT, OPTION_SEED, OPTION_KNOT_VERSION, OPTION_END};
+static const OptionId synth_options[] = {OPTION_SHAPE, OPTION_OUTPUT, OPTION_SEED,
+                                         OPTION_KNOT_VERSION, OPTION_END};
 static const OptionVerb synth_verb = {
     .name = "synth",
     .usage = "--shape NAME -o OUT.knot",
-    .summary = "Makes a knot of random weights (finite logits, byte-level tokenizer, the types of a Q4_K_M file) in the\n"
-               "shape of a model: qwen2.5-coder-7b qwen2.5-coder-1.5b qwen2.5-coder-0.5b smollm2-135m gemma3-270m, or\n"
-               "a small one: test test-llama test-qwen3 test-gemma3 test-narrow. One seed gives one file.",
+    .summary =
+        "Makes a knot of random weights (finite logits, byte-level tokenizer, the types of a "
+        "Q4_K_M file) in the\n"
+        "shape of a model: qwen2.5-coder-7b qwen2.5-coder-1.5b qwen2.5-coder-0.5b smollm2-135m "
+        "gemma3-270m, or\n"
+        "a small one: test test-llama test-qwen3 test-gemma3 test-narrow. One seed gives one file.",
     .examples = "  cobord synth --shape qwen2.5-coder-7b -o /tmp/7b.knot\n"
                 "  cobord synth --shape test --seed 7 -o /tmp/test.knot\n",
     .options = synth_options,
@@ -45,10 +49,12 @@ static void synth_job(void *argument, uint32_t item, uint32_t worker)
     const SynthSource *s = argument;
     uint32_t first = item * SYNTH_ROWS_AT_ONCE, count = s->rows - first;
     if (count > SYNTH_ROWS_AT_ONCE) count = SYNTH_ROWS_AT_ONCE;
-    synth_rows(s->input, s->tensor, s->seed, s->row_first + first, count, s->out + first * s->row_bytes);
+    synth_rows(s->input, s->tensor, s->seed, s->row_first + first, count,
+               s->out + first * s->row_bytes);
 }
 
-static Error synth_read(void *context, uint32_t source, uint64_t offset, uint8_t *out, size_t bytes, Why *why)
+static Error synth_read(void *context, uint32_t source, uint64_t offset, uint8_t *out, size_t bytes,
+                        Why *why)
 {
     (void)why;
     SynthSource *s = context;
@@ -58,12 +64,13 @@ static Error synth_read(void *context, uint32_t source, uint64_t offset, uint8_t
     s->row_first = (uint32_t)(offset / s->row_bytes);
     s->rows = (uint32_t)(bytes / s->row_bytes);
     s->out = out;
-    parallel_run(s->parallel, synth_job, s, (s->rows + SYNTH_ROWS_AT_ONCE - 1) / SYNTH_ROWS_AT_ONCE);
+    parallel_run(s->parallel, synth_job, s,
+                 (s->rows + SYNTH_ROWS_AT_ONCE - 1) / SYNTH_ROWS_AT_ONCE);
     return OK;
 }
 
-static Error synth_write(const SynthShape *shape, uint64_t seed, unsigned version, const char *path, Pool *pool,
-                         Arena *arena, Why *why)
+static Error synth_write(const SynthShape *shape, uint64_t seed, unsigned version, const char *path,
+                         Pool *pool, Arena *arena, Why *why)
 {
     EncodeInput input;
     Parallel parallel = pool_parallel(pool);
@@ -74,7 +81,8 @@ static Error synth_write(const SynthShape *shape, uint64_t seed, unsigned versio
     return encode_loop_run(&input, &reader, path, &parallel, arena, progress_tell(), why);
 }
 
-static Error synth_run(const SynthShape *shape, uint64_t seed, unsigned version, const char *path, Why *why)
+static Error synth_run(const SynthShape *shape, uint64_t seed, unsigned version, const char *path,
+                       Why *why)
 {
     Pool *pool = NULL;
     void *memory = malloc(SYNTH_ARENA_BYTES);
@@ -96,10 +104,15 @@ int cli_synth(int argc, char **argv)
     if (!name) return complain_usage("synth: which shape? Add --shape qwen2.5-coder-7b");
     if (!out) return complain_usage("synth: where to? Add -o OUT.knot");
     const SynthShape *shape = synth_shape(name);
-    if (!shape) return complain_usage("synth: no shape is called %.80s; `cobord help synth` lists them", name);
+    if (!shape)
+        return complain_usage("synth: no shape is called %.80s; `cobord help synth` lists them",
+                              name);
     uint64_t seed = options_given(&o, OPTION_SEED) ? options_count(&o, OPTION_SEED) : 1;
-    unsigned version = options_given(&o, OPTION_KNOT_VERSION) ? (unsigned)options_count(&o, OPTION_KNOT_VERSION) : 2;
-    if (version != 1 && version != 2) return complain_usage("synth: knot version %u; 1 and 2 can be written", version);
+    unsigned version = options_given(&o, OPTION_KNOT_VERSION)
+                           ? (unsigned)options_count(&o, OPTION_KNOT_VERSION)
+                           : 2;
+    if (version != 1 && version != 2)
+        return complain_usage("synth: knot version %u; 1 and 2 can be written", version);
     stop_install();
     Why why = {{0}};
     Error error = synth_run(shape, seed, version, out, &why);

@@ -14,8 +14,10 @@ static const OptionId verify_options[] = {OPTION_END};
 static const OptionVerb verify_verb = {
     .name = "verify",
     .usage = "FILE.knot",
-    .summary = "Checks a knot: its header, every range, every hash, the padding, the tokenizer. Says which tensor is damaged,\n"
-               "and where. A version 1 knot has no hashes: its ranges are checked, and that every scale is finite.",
+    .summary = "Checks a knot: its header, every range, every hash, the padding, the tokenizer. "
+               "Says which tensor is damaged,\n"
+               "and where. A version 1 knot has no hashes: its ranges are checked, and that every "
+               "scale is finite.",
     .examples = "  cobord verify model.knot\n",
     .options = verify_options,
     .operands_min = 1,
@@ -46,8 +48,9 @@ int cli_verify(int argc, char **argv)
     if (error != OK) code = complain(error, &why, path, NULL);
     else {
         options_print_safely(stdout, path);
-        printf(": whole. Version %u, %" PRIu32 " tensors, %" PRIu64 " bytes, id %016" PRIx64 ". %s\n", file.knot.version,
-               file.knot.tensor_count, file.knot.file_bytes, file.knot.id,
+        printf(": whole. Version %u, %" PRIu32 " tensors, %" PRIu64 " bytes, id %016" PRIx64
+               ". %s\n",
+               file.knot.version, file.knot.tensor_count, file.knot.file_bytes, file.knot.id,
                file.knot.version == 1 ? "Every range and scale is right (version 1 has no hashes)."
                                       : "Every range, hash and padding byte is right.");
         code = 0;

@@ -13,7 +13,8 @@ enum { ARENA_BYTES = 56 << 20 };
 
 /* --- the whole --- */
 
-static Error encode_file_source(void *context, uint32_t source, uint64_t offset, uint8_t *out, size_t bytes, Why *why)
+static Error encode_file_source(void *context, uint32_t source, uint64_t offset, uint8_t *out,
+                                size_t bytes, Why *why)
 {
     const Gguf *gguf = context;
     const GgufTensor *t = &gguf->tensors[source];
@@ -21,8 +22,8 @@ static Error encode_file_source(void *context, uint32_t source, uint64_t offset,
     return port->read(port->file, t->offset + offset, out, bytes, why);
 }
 
-static Error encode_file_files(const GgufFiles *files, const char *path, unsigned version, const Parallel *parallel,
-                               Arena *arena, const Tell *tell, Why *why)
+static Error encode_file_files(const GgufFiles *files, const char *path, unsigned version,
+                               const Parallel *parallel, Arena *arena, const Tell *tell, Why *why)
 {
     Gguf gguf;
     KnotModel model;
@@ -41,13 +42,16 @@ static Error encode_file_files(const GgufFiles *files, const char *path, unsigne
     return encode_loop_run(&input, &reader, path, parallel, arena, tell, why);
 }
 
-Error encode_file(const char *gguf_path, const char *knot_path, unsigned version, const Tell *tell, Why *why)
+Error encode_file(const char *gguf_path, const char *knot_path, unsigned version, const Tell *tell,
+                  Why *why)
 {
-    if (version != 1 && version != 2) return error_why(why, ERR_USAGE, "knot version %u; 1 and 2 can be written", version);
+    if (version != 1 && version != 2)
+        return error_why(why, ERR_USAGE, "knot version %u; 1 and 2 can be written", version);
     GgufFiles files = {NULL, NULL, 0};
     Pool *pool = NULL;
     void *memory = malloc(ARENA_BYTES); /* touched as far as it is used */
-    Error e = memory ? gguf_file_open(gguf_path, &files, why) : error_why(why, ERR_MEMORY, "the encoder's tables");
+    Error e = memory ? gguf_file_open(gguf_path, &files, why)
+                     : error_why(why, ERR_MEMORY, "the encoder's tables");
     if (e == OK) e = pool_start(encode_loop_workers(), &pool, why);
     if (e == OK) {
         Arena arena = arena_make(memory, ARENA_BYTES);

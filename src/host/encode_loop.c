@@ -8,17 +8,21 @@
 
 enum { WORKERS_MAX = 4 };
 
-static Error encode_loop_grant(const EncodeWish *wish, const EncodeReader *reader, FileWriter *w, Why *why)
+static Error encode_loop_grant(const EncodeWish *wish, const EncodeReader *reader, FileWriter *w,
+                               Why *why)
 {
     switch (wish->kind) {
-    case ENCODE_READ: return reader->read(reader->context, wish->source, wish->offset, wish->buffer, wish->bytes, why);
+    case ENCODE_READ:
+        return reader->read(reader->context, wish->source, wish->offset, wish->buffer, wish->bytes,
+                            why);
     case ENCODE_WRITE: return file_writer_append(w, wish->buffer, wish->bytes, why);
     case ENCODE_PATCH: return file_writer_patch(w, wish->offset, wish->buffer, wish->bytes, why);
     default: return OK;
     }
 }
 
-static Error encode_loop_steps(Encoder *e, const EncodeReader *reader, FileWriter *w, const Tell *tell, Why *why)
+static Error encode_loop_steps(Encoder *e, const EncodeReader *reader, FileWriter *w,
+                               const Tell *tell, Why *why)
 {
     EncodeWish wish = {ENCODE_DONE, 0, 0, 0, NULL};
     do {
@@ -30,8 +34,8 @@ static Error encode_loop_steps(Encoder *e, const EncodeReader *reader, FileWrite
     return OK;
 }
 
-Error encode_loop_run(const EncodeInput *input, const EncodeReader *reader, const char *path, const Parallel *parallel,
-                      Arena *arena, const Tell *tell, Why *why)
+Error encode_loop_run(const EncodeInput *input, const EncodeReader *reader, const char *path,
+                      const Parallel *parallel, Arena *arena, const Tell *tell, Why *why)
 {
     Encoder *encoder = NULL;
     FileWriter w;

@@ -17,7 +17,8 @@ static Error file_writer_errno(const FileWriter *w, const char *what, Why *why)
 {
     int number = errno;
     bool space = number == ENOSPC || number == EDQUOT || number == EFBIG;
-    return error_why(why, space ? ERR_NO_SPACE : ERR_IO, "%s %s: %s", what, w->path, strerror(number));
+    return error_why(why, space ? ERR_NO_SPACE : ERR_IO, "%s %s: %s", what, w->path,
+                     strerror(number));
 }
 
 /* ".NAME.PID.part" beside the path. */
@@ -27,7 +28,9 @@ static char *file_writer_temporary(const char *path)
     int directory = slash ? (int)(slash - path) + 1 : 0;
     size_t room = strlen(path) + 32;
     char *out = malloc(room);
-    if (out) (void)snprintf(out, room, "%.*s.%s.%ld.part", directory, path, path + directory, (long)getpid());
+    if (out)
+        (void)snprintf(out, room, "%.*s.%s.%ld.part", directory, path, path + directory,
+                       (long)getpid());
     return out;
 }
 
@@ -38,7 +41,8 @@ static Error file_writer_check_space(const FileWriter *w, uint64_t bytes, Why *w
     uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (free_bytes >= bytes) return OK;
     return error_why(why, ERR_NO_SPACE, "%s needs %llu MB, the disk has %llu MB left", w->path,
-                     (unsigned long long)(bytes / 1000000), (unsigned long long)(free_bytes / 1000000));
+                     (unsigned long long)(bytes / 1000000),
+                     (unsigned long long)(free_bytes / 1000000));
 }
 
 Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected, Why *why)
@@ -54,14 +58,18 @@ Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected,
         file_writer_abandon(w);
         return e;
     }
-    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, not the end of the program */
+    (void)signal(
+        SIGXFSZ,
+        SIG_IGN); /* a limit on file sizes is an error of write, not the end of the program */
     w->descriptor = open(w->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    Error e = w->descriptor < 0 ? file_writer_errno(w, "cannot write", why) : file_writer_check_space(w, bytes_expected, why);
+    Error e = w->descriptor < 0 ? file_writer_errno(w, "cannot write", why)
+                                : file_writer_check_space(w, bytes_expected, why);
     if (e) file_writer_abandon(w);
     return e;
 }
 
-static Error file_writer_put(FileWriter *w, uint64_t offset, const uint8_t *bytes, size_t count, Why *why)
+static Error file_writer_put(FileWriter *w, uint64_t offset, const uint8_t *bytes, size_t count,
+                             Why *why)
 {
     while (count) {
         ssize_t n = pwrite(w->descriptor, bytes, count, (off_t)offset);
@@ -92,7 +100,8 @@ Error file_writer_patch(FileWriter *w, uint64_t offset, const void *bytes, size_
     return file_writer_put(w, offset, bytes, count, why);
 }
 
-/* The rename itself must survive a power cut; file systems that cannot sync a directory are left alone. */
+/* The rename itself must survive a power cut; file systems that cannot sync a directory are left
+ * alone. */
 static void file_writer_sync_directory(const char *path)
 {
     char *directory = strdup(path);
@@ -109,7 +118,8 @@ static void file_writer_sync_directory(const char *path)
 
 static Error file_writer_finish(FileWriter *w, Why *why)
 {
-    if (fsync(w->descriptor) != 0 && errno != EINVAL && errno != EINTR) return file_writer_errno(w, "cannot write", why);
+    if (fsync(w->descriptor) != 0 && errno != EINVAL && errno != EINTR)
+        return file_writer_errno(w, "cannot write", why);
     if (stop_asked()) return error_why(why, ERR_CANCELLED, "%s was not written", w->path);
     int closed = close(w->descriptor);
     w->descriptor = -1;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a file so that its name only ever shows the whole of it: to a temporary name in the same directory, then sync, rename,
- * and sync of the directory. Whatever fails before the rename removes the temporary file.
+/* Writes a file so that its name only ever shows the whole of it: to a temporary name in the same
+ * directory, then sync, rename, and sync of the directory. Whatever fails before the rename removes
+ * the temporary file.
  *
- *   .NAME.PID.part  --write--> .. --file_writer_commit--> NAME          file_writer_abandon removes it at any point
+ *   .NAME.PID.part  --append--> .. --file_writer_commit--> NAME
+ *                            file_writer_abandon removes it at any point
  *
- * SIGINT and SIGTERM: stop_install makes them a flag; the caller looks at it between writes and abandons. A second signal, or
- * one that cannot be caught, leaves only the temporary name behind. */
+ * SIGINT and SIGTERM: stop_install makes them a flag; the caller looks at it between writes and
+ * abandons. A second signal, or one that cannot be caught, leaves only the temporary name behind.
+ */
 #ifndef COBORD_HOST_FILE_WRITER_H
 #define COBORD_HOST_FILE_WRITER_H
 
@@ -20,18 +23,21 @@ typedef struct FileWriter {
     uint64_t bytes; /* appended so far */
 } FileWriter;
 
-/* `bytes_expected` (0: not known) is compared with the space that is free, so that a long job fails at its start.
- * Errors  ERR_IO, ERR_NO_SPACE, ERR_MEMORY. Owner  commit or abandon. */
-MUST_CHECK Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected, Why *why);
+/* `bytes_expected` (0: not known) is compared with the space that is free, so that a long job fails
+ * at its start. Errors  ERR_IO, ERR_NO_SPACE, ERR_MEMORY. Owner  commit or abandon. */
+MUST_CHECK Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected,
+                                  Why *why);
 
-/* Appends. Large pieces are written at once: pages of 4 MiB writes are huge ones. Errors  ERR_NO_SPACE, ERR_IO. */
+/* Appends. Large pieces are written at once: pages of 4 MiB writes are huge ones. Errors
+ * ERR_NO_SPACE, ERR_IO. */
 MUST_CHECK Error file_writer_append(FileWriter *w, const void *bytes, size_t count, Why *why);
 
 /* Overwrites a part of what is there. */
-MUST_CHECK Error file_writer_patch(FileWriter *w, uint64_t offset, const void *bytes, size_t count, Why *why);
+MUST_CHECK Error file_writer_patch(FileWriter *w, uint64_t offset, const void *bytes, size_t count,
+                                   Why *why);
 
-/* Sync and rename; an existing file of that name is replaced. On an error the temporary file is removed.
- * Errors  ERR_IO, ERR_NO_SPACE, ERR_CANCELLED when stop_asked before the rename. */
+/* Sync and rename; an existing file of that name is replaced. On an error the temporary file is
+ * removed. Errors  ERR_IO, ERR_NO_SPACE, ERR_CANCELLED when stop_asked before the rename. */
 MUST_CHECK Error file_writer_commit(FileWriter *w, Why *why);
 
 /* Removes what was written. Nothing to do after a commit; safe to call twice. */

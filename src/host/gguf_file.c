@@ -21,7 +21,8 @@ static Error gguf_file_read(void *file, uint64_t offset, void *out, size_t bytes
             continue;
         }
         if (n < 0) return error_why(why, ERR_IO, "cannot read %s: %s", f->path, strerror(errno));
-        if (n == 0) return error_why(why, ERR_TRUNCATED, "%s became shorter while it was read", f->path);
+        if (n == 0)
+            return error_why(why, ERR_TRUNCATED, "%s became shorter while it was read", f->path);
         to += n;
         bytes -= (size_t)n;
         offset += (uint64_t)n;
@@ -41,8 +42,10 @@ static Error gguf_file_open_one(GgufFiles *files, char *path, Why *why)
     files->ports[files->count] = (CursorPort){gguf_file_read, f, 0};
     files->count++;
     if (f->descriptor < 0)
-        return error_why(why, number == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open %s: %s", path, strerror(number));
-    if (fstat(f->descriptor, &st) != 0) return error_why(why, ERR_IO, "cannot read %s: %s", path, strerror(errno));
+        return error_why(why, number == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open %s: %s", path,
+                         strerror(number));
+    if (fstat(f->descriptor, &st) != 0)
+        return error_why(why, ERR_IO, "cannot read %s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return error_why(why, ERR_FORMAT, "%s is %s, not a GGUF file", path,
                          S_ISDIR(st.st_mode) ? "a directory" : "a pipe or device");
@@ -56,7 +59,9 @@ static char *gguf_file_part(const char *path, uint32_t part, uint32_t parts)
     enum { TAIL = 20 };
     size_t bytes = strlen(path);
     char *out = malloc(bytes + 32);
-    if (out) (void)snprintf(out, bytes + 32, "%.*s-%05u-of-%05u.gguf", (int)(bytes - TAIL), path, part, parts);
+    if (out)
+        (void)snprintf(out, bytes + 32, "%.*s-%05u-of-%05u.gguf", (int)(bytes - TAIL), path, part,
+                       parts);
     return out;
 }
 
@@ -66,8 +71,10 @@ Error gguf_file_open(const char *path, GgufFiles *files, Why *why)
     bool split = gguf_split_name(path, strlen(path), &part, &parts);
     if (parts > GGUF_FILES_MAX) return error_why(why, ERR_TOO_LARGE, "a model in %u files", parts);
     if (part != 1)
-        return error_why(why, ERR_USAGE, "this is part %u of %u: give the first part, the others are found beside it.", part,
-                         parts);
+        return error_why(
+            why, ERR_USAGE,
+            "this is part %u of %u: give the first part, the others are found beside it.", part,
+            parts);
     *files = (GgufFiles){calloc(parts, sizeof(GgufFile)), calloc(parts, sizeof(CursorPort)), 0};
     if (!files->files || !files->ports) return error_why(why, ERR_MEMORY, "%u files", parts);
     for (uint32_t i = 1; i <= parts; i++)

@@ -21,7 +21,8 @@ static Error knot_file_pread(int descriptor, uint64_t offset, void *out, size_t 
         ssize_t n = pread(descriptor, to, bytes, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return error_why(why, ERR_IO, "cannot read: %s", strerror(errno));
-        if (n == 0) return error_why(why, ERR_TRUNCATED, "the file became shorter while it was read");
+        if (n == 0)
+            return error_why(why, ERR_TRUNCATED, "the file became shorter while it was read");
         to += n;
         bytes -= (size_t)n;
         offset += (uint64_t)n;
@@ -30,7 +31,8 @@ static Error knot_file_pread(int descriptor, uint64_t offset, void *out, size_t 
 }
 
 /* The two ranges of docs/format/knot.md, section 1. The caller frees *out. */
-static Error knot_file_read_header(int descriptor, uint64_t file_bytes, uint8_t **out, size_t *out_bytes, Why *why)
+static Error knot_file_read_header(int descriptor, uint64_t file_bytes, uint8_t **out,
+                                   size_t *out_bytes, Why *why)
 {
     size_t probe = file_bytes < KNOT_PROBE_BYTES ? (size_t)file_bytes : KNOT_PROBE_BYTES;
     uint64_t need = 0;
@@ -41,7 +43,8 @@ static Error knot_file_read_header(int descriptor, uint64_t file_bytes, uint8_t 
     *out_bytes = (size_t)need;
     if (need <= probe) return OK;
     uint8_t *whole = realloc(*out, (size_t)need);
-    if (!whole) return error_why(why, ERR_MEMORY, "a header of %llu bytes", (unsigned long long)need);
+    if (!whole)
+        return error_why(why, ERR_MEMORY, "a header of %llu bytes", (unsigned long long)need);
     *out = whole;
     return knot_file_pread(descriptor, probe, whole + probe, (size_t)need - probe, why);
 }
@@ -57,7 +60,8 @@ static Error knot_file_parse(KnotFile *f, uint64_t file_bytes, Why *why)
         scratch = malloc(scratch_bytes);
         f->header_memory = malloc(arena_size);
         if (scratch && f->header_memory) {
-            Arena arena = arena_make(f->header_memory, arena_size), second = arena_make(scratch, scratch_bytes);
+            Arena arena = arena_make(f->header_memory, arena_size),
+                  second = arena_make(scratch, scratch_bytes);
             e = knot_parse(header, bytes, file_bytes, &arena, &second, &f->knot, why);
         } else e = error_why(why, ERR_MEMORY, "a header of %zu bytes", bytes);
     }
@@ -71,18 +75,22 @@ static Error knot_file_parse(KnotFile *f, uint64_t file_bytes, Why *why)
 /* Reserves a little more than the file, then puts the file over the first 2 MiB border in it. */
 static Error knot_file_map(KnotFile *f, uint64_t file_bytes, Why *why)
 {
-    if (file_bytes > SIZE_MAX / 2) return error_why(why, ERR_TOO_LARGE, "the file cannot be mapped");
+    if (file_bytes > SIZE_MAX / 2)
+        return error_why(why, ERR_TOO_LARGE, "the file cannot be mapped");
     f->reserved_bytes = (size_t)file_bytes + 2 * (size_t)KNOT_FILE_DROP_UNIT;
-    f->reserved = mmap(NULL, f->reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    f->reserved = mmap(NULL, f->reserved_bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->reserved == MAP_FAILED) {
         f->reserved = NULL;
-        return error_why(why, ERR_MEMORY, "no addresses for %llu bytes: %s", (unsigned long long)file_bytes,
-                         strerror(errno));
+        return error_why(why, ERR_MEMORY, "no addresses for %llu bytes: %s",
+                         (unsigned long long)file_bytes, strerror(errno));
     }
     uintptr_t unit = KNOT_FILE_DROP_UNIT;
     void *aligned = (void *)(((uintptr_t)f->reserved + unit - 1) / unit * unit);
-    void *map = mmap(aligned, (size_t)file_bytes, PROT_READ, MAP_SHARED | MAP_FIXED, f->descriptor, 0);
-    if (map == MAP_FAILED) return error_why(why, ERR_IO, "cannot map the file: %s", strerror(errno));
+    void *map =
+        mmap(aligned, (size_t)file_bytes, PROT_READ, MAP_SHARED | MAP_FIXED, f->descriptor, 0);
+    if (map == MAP_FAILED)
+        return error_why(why, ERR_IO, "cannot map the file: %s", strerror(errno));
     f->map = map;
 #ifdef MADV_HUGEPAGE
     (void)madvise(map, (size_t)file_bytes, MADV_HUGEPAGE); /* without it the same, only slower */
@@ -93,10 +101,13 @@ static Error knot_file_map(KnotFile *f, uint64_t file_bytes, Why *why)
 static Error knot_file_start(const char *path, KnotFile *f, Why *why)
 {
     struct stat st;
-    f->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not make the open wait */
+    f->descriptor =
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not make the open wait */
     if (f->descriptor < 0)
-        return error_why(why, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open: %s", strerror(errno));
-    if (fstat(f->descriptor, &st) != 0) return error_why(why, ERR_IO, "cannot read: %s", strerror(errno));
+        return error_why(why, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open: %s",
+                         strerror(errno));
+    if (fstat(f->descriptor, &st) != 0)
+        return error_why(why, ERR_IO, "cannot read: %s", strerror(errno));
     if (!S_ISREG(st.st_mode))
         return error_why(why, ERR_FORMAT, "this is %s, not a knot",
                          S_ISDIR(st.st_mode) ? "a directory" : "a pipe or device");
@@ -142,6 +153,8 @@ void knot_file_drop(const KnotFile *f, uint64_t offset, uint64_t bytes)
 Error knot_file_vocab(const KnotFile *f, Vocab *out, Why *why)
 {
     KnotSection s = f->knot.tokenizer;
-    if (!s.bytes) return error_why(why, ERR_NOT_FOUND, "the file has no tokenizer: version 1 knots have none");
+    if (!s.bytes)
+        return error_why(why, ERR_NOT_FOUND,
+                         "the file has no tokenizer: version 1 knots have none");
     return vocab_parse(knot_file_payload(f, s.offset), (size_t)s.bytes, out, why);
 }

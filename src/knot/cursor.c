@@ -8,7 +8,9 @@
 Error cursor_start(Cursor *c, const CursorPort *port, Arena *arena, Why *why)
 {
     *c = (Cursor){port, arena_take(arena, CURSOR_WINDOW_BYTES), 0, 0, 0};
-    return c->window ? OK : error_why(why, ERR_MEMORY, "a reading window of %u bytes", (unsigned)CURSOR_WINDOW_BYTES);
+    return c->window ? OK
+                     : error_why(why, ERR_MEMORY, "a reading window of %u bytes",
+                                 (unsigned)CURSOR_WINDOW_BYTES);
 }
 
 void cursor_seek(Cursor *c, uint64_t offset)
@@ -20,8 +22,9 @@ void cursor_seek(Cursor *c, uint64_t offset)
 static Error cursor_check(const Cursor *c, uint64_t bytes, const char *what, Why *why)
 {
     if (bytes <= cursor_left(c)) return OK;
-    return error_why(why, ERR_TRUNCATED, "%s at byte %llu claims %llu bytes, the file has %llu left", what,
-                     (unsigned long long)c->at, (unsigned long long)bytes, (unsigned long long)cursor_left(c));
+    return error_why(
+        why, ERR_TRUNCATED, "%s at byte %llu claims %llu bytes, the file has %llu left", what,
+        (unsigned long long)c->at, (unsigned long long)bytes, (unsigned long long)cursor_left(c));
 }
 
 Error cursor_take(Cursor *c, size_t bytes, const char *what, const uint8_t **out, Why *why)

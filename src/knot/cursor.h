@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a file forwards through a window, over a port of the host: small pieces in place, long ones copied or skipped. Every
- * length is compared with the bytes that are left before anything else happens to it.
+/* Reads a file forwards through a window, over a port of the host: small pieces in place, long ones
+ * copied or skipped. Every length is compared with the bytes that are left before anything else
+ * happens to it.
  *
- *   file   ........[ window ..at........ ]................ end          refilled from `at` when a piece crosses its end */
+ *   file   ........[ window ..at........ ]................ end
+ *
+ * The window is refilled from `at` when a piece crosses its end. */
 #ifndef COBORD_KNOT_CURSOR_H
 #define COBORD_KNOT_CURSOR_H
 
@@ -13,7 +16,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 
-/* A file of the host. `read` fills all of out[bytes]; it is only asked for ranges inside file_bytes. */
+/* A file of the host. `read` fills all of out[bytes]; it is only asked for ranges inside
+ * file_bytes. */
 typedef struct CursorPort {
     Error (*read)(void *file, uint64_t offset, void *out, size_t bytes, Why *why);
     void *file;
@@ -38,9 +42,10 @@ void cursor_seek(Cursor *c, uint64_t offset);
 
 static inline uint64_t cursor_left(const Cursor *c) { return c->port->file_bytes - c->at; }
 
-/* The next `bytes` (at most CURSOR_WINDOW_BYTES) in place, valid until the next call. `what` names them in an error.
- * Errors  ERR_TRUNCATED, those of the port. */
-MUST_CHECK Error cursor_take(Cursor *c, size_t bytes, const char *what, const uint8_t **out, Why *why);
+/* The next `bytes` (at most CURSOR_WINDOW_BYTES) in place, valid until the next call. `what` names
+ * them in an error. Errors  ERR_TRUNCATED, those of the port. */
+MUST_CHECK Error cursor_take(Cursor *c, size_t bytes, const char *what, const uint8_t **out,
+                             Why *why);
 MUST_CHECK Error cursor_u32(Cursor *c, const char *what, uint32_t *out, Why *why);
 MUST_CHECK Error cursor_u64(Cursor *c, const char *what, uint64_t *out, Why *why);
 MUST_CHECK Error cursor_skip(Cursor *c, uint64_t bytes, const char *what, Why *why);

@@ -51,7 +51,8 @@ void emit_string(Emit *e, const char *text)
     emit_bytes(e, "\"", 1);
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
-        char escaped[6] = {'\\', 'u', '0', '0', "0123456789abcdef"[c >> 4], "0123456789abcdef"[c & 15]};
+        char escaped[6] = {
+            '\\', 'u', '0', '0', "0123456789abcdef"[c >> 4], "0123456789abcdef"[c & 15]};
         char quoted[2] = {'\\', (char)c};
         if (c < 0x20 || c == 0x7f) emit_bytes(e, escaped, sizeof escaped);
         else if (c == '"' || c == '\\') emit_bytes(e, quoted, sizeof quoted);

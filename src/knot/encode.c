@@ -9,8 +9,17 @@
 
 enum { GROUP_ROWS = PANEL_ROWS };
 
-typedef enum EncodeState { STATE_HEADER, STATE_TENSORS, STATE_TOKENIZER, STATE_ROW_HASHES, STATE_TENSOR_HASHES,
-                           STATE_BLOCK_HASHES, STATE_FLUSH, STATE_PATCH, STATE_DONE } EncodeState;
+typedef enum EncodeState {
+    STATE_HEADER,
+    STATE_TENSORS,
+    STATE_TOKENIZER,
+    STATE_ROW_HASHES,
+    STATE_TENSOR_HASHES,
+    STATE_BLOCK_HASHES,
+    STATE_FLUSH,
+    STATE_PATCH,
+    STATE_DONE
+} EncodeState;
 
 struct Encoder {
     EncodePlan plan;
@@ -25,9 +34,9 @@ struct Encoder {
     uint64_t memory_done;     /* of a section that is copied from memory */
     uint8_t *stage;
     size_t stage_room, stage_used;
-    uint64_t stage_start;     /* in the file */
-    uint64_t hashed;          /* payload bytes whose blocks are in block_hashes */
-    size_t written;           /* from the stage, by the last wish */
+    uint64_t stage_start; /* in the file */
+    uint64_t hashed;      /* payload bytes whose blocks are in block_hashes */
+    size_t written;       /* from the stage, by the last wish */
     uint8_t *row_hashes, *tensor_hashes, *block_hashes;
     HashStream64 tensor_hash; /* of the current tensor */
     uint8_t digits[KNOT_ID_DIGITS];
@@ -47,7 +56,8 @@ static void encode_stage_zeros(Encoder *e, uint64_t until)
     e->stage_used += (size_t)bytes;
 }
 
-/* Copies what fits below the flush mark of a section in memory; true when all of it is in the stage. */
+/* Copies what fits below the flush mark of a section in memory; true when all of it is in the
+ * stage. */
 static bool encode_stage_memory(Encoder *e, const uint8_t *from, uint64_t bytes)
 {
     uint64_t piece = bytes - e->memory_done;
@@ -74,7 +84,8 @@ static void encode_hash_block(void *argument, uint32_t item, uint32_t worker)
     bytes_store64(job->out + 8 * (size_t)item, hash_xxh64(job->from + at, bytes));
 }
 
-/* Hashes the blocks of the payload that are complete in the stage; at the end (`last`) also the shorter one. */
+/* Hashes the blocks of the payload that are complete in the stage; at the end (`last`) also the
+ * shorter one. */
 static void encode_hash_stage(Encoder *e, bool last)
 {
     uint64_t payload_at = encode_at(e) - e->plan.payload_offset;
@@ -82,8 +93,8 @@ static void encode_hash_stage(Encoder *e, bool last)
     uint64_t end = last ? payload_at : payload_at / KNOT_HASH_BLOCK_BYTES * KNOT_HASH_BLOCK_BYTES;
     if (end <= e->hashed) return;
     uint64_t first = e->hashed / KNOT_HASH_BLOCK_BYTES;
-    EncodeHashJob job = {e->stage + (e->plan.payload_offset + e->hashed - e->stage_start), end - e->hashed,
-                         e->block_hashes + 8 * (size_t)first};
+    EncodeHashJob job = {e->stage + (e->plan.payload_offset + e->hashed - e->stage_start),
+                         end - e->hashed, e->block_hashes + 8 * (size_t)first};
     uint32_t blocks = (uint32_t)((job.bytes + KNOT_HASH_BLOCK_BYTES - 1) / KNOT_HASH_BLOCK_BYTES);
     parallel_run(e->parallel, encode_hash_block, &job, blocks);
     e->hashed = end;
@@ -95,7 +106,8 @@ static void encode_wish_write(Encoder *e, bool all, EncodeWish *wish)
     uint64_t end = encode_at(e);
     if (!all) {
         encode_hash_stage(e, false);
-        uint64_t hashed = e->plan.payload_offset + e->hashed; /* beyond the stage while it holds a part of a long header */
+        uint64_t hashed = e->plan.payload_offset +
+                          e->hashed; /* beyond the stage while it holds a part of a long header */
         if (e->plan.version == 2 && hashed < end) end = hashed;
         end = end / ENCODE_WRITE_UNIT * ENCODE_WRITE_UNIT;
     }
@@ -150,15 +162,18 @@ typedef struct EncodeChunkJob {
     uint64_t out_group_bytes;
 } EncodeChunkJob;
 
-static Error encode_group_convert(const EncodeChunkJob *job, const uint8_t *rows, uint32_t count, uint8_t *out)
+static Error encode_group_convert(const EncodeChunkJob *job, const uint8_t *rows, uint32_t count,
+                                  uint8_t *out)
 {
     const KnotTensor *t = &job->tensor->out;
     BlockType from = job->encoder->input.tensors[job->tensor->source].type;
-    if (t->layout == LAYOUT_X16) return layout_panel_from_rows(from, rows, count, t->cols, out, NULL);
+    if (t->layout == LAYOUT_X16)
+        return layout_panel_from_rows(from, rows, count, t->cols, out, NULL);
     if (from == t->type) return OK; /* read in place */
     for (uint32_t i = 0; i < count; i++) {
         float *values = (float *)(void *)(out + (uint64_t)i * t->cols * 4);
-        TRY(block_dequantize_row(from, rows + i * job->tensor->source_row_bytes, t->cols, values, NULL));
+        TRY(block_dequantize_row(from, rows + i * job->tensor->source_row_bytes, t->cols, values,
+                                 NULL));
     }
     return OK;
 }
@@ -178,10 +193,12 @@ static void encode_group(void *argument, uint32_t item, uint32_t worker)
         const uint8_t *row = rows + i * t->source_row_bytes;
         faults += !block_row_finite(e->input.tensors[t->source].type, row, t->out.cols);
         if (t->embedding && e->plan.version == 2)
-            bytes_store64(e->row_hashes + 8 * ((size_t)e->row + first + i), hash_xxh64(row, (size_t)t->source_row_bytes));
+            bytes_store64(e->row_hashes + 8 * ((size_t)e->row + first + i),
+                          hash_xxh64(row, (size_t)t->source_row_bytes));
     }
     e->group_faults[2 * (size_t)item] = faults;
-    e->group_faults[2 * (size_t)item + 1] = encode_group_convert(job, rows, count, job->out + item * job->out_group_bytes);
+    e->group_faults[2 * (size_t)item + 1] =
+        encode_group_convert(job, rows, count, job->out + item * job->out_group_bytes);
 }
 
 static Error encode_chunk(Encoder *e, Why *why)
@@ -189,8 +206,10 @@ static Error encode_chunk(Encoder *e, Why *why)
     const EncodeTensor *t = encode_current(e);
     uint32_t groups = (e->chunk_rows + GROUP_ROWS - 1) / GROUP_ROWS;
     uint64_t group_bytes, out_bytes;
-    TRY(layout_tensor_bytes(t->out.type, t->out.layout, GROUP_ROWS, t->out.cols, &group_bytes, why));
-    TRY(layout_tensor_bytes(t->out.type, t->out.layout, e->chunk_rows, t->out.cols, &out_bytes, why));
+    TRY(layout_tensor_bytes(t->out.type, t->out.layout, GROUP_ROWS, t->out.cols, &group_bytes,
+                            why));
+    TRY(layout_tensor_bytes(t->out.type, t->out.layout, e->chunk_rows, t->out.cols, &out_bytes,
+                            why));
     ASSERT(out_bytes <= e->stage_room - e->stage_used);
     uint8_t *out = encode_stage_end(e);
     EncodeChunkJob job = {e, t, encode_converts(e, t) ? e->chunk : out, out, group_bytes};
@@ -212,12 +231,16 @@ static Error encode_tensor_end(Encoder *e, Why *why)
 {
     const EncodeTensor *t = encode_current(e);
     if (e->not_finite_rows)
-        return error_why(why, ERR_NOT_FINITE, "tensor %s: %llu of %u rows have a scale or value that is not finite",
-                         e->input.tensors[t->source].name, (unsigned long long)e->not_finite_rows, t->out.rows);
-    if (e->plan.version == 2) bytes_store64(e->tensor_hashes + 8 * (size_t)e->tensor, hash_stream64_end(&e->tensor_hash));
+        return error_why(why, ERR_NOT_FINITE,
+                         "tensor %s: %llu of %u rows have a scale or value that is not finite",
+                         e->input.tensors[t->source].name, (unsigned long long)e->not_finite_rows,
+                         t->out.rows);
+    if (e->plan.version == 2)
+        bytes_store64(e->tensor_hashes + 8 * (size_t)e->tensor, hash_stream64_end(&e->tensor_hash));
     e->tensor++;
     e->row = 0;
-    if (e->tensor == e->plan.tensor_count) e->state = e->plan.version == 2 ? STATE_TOKENIZER : STATE_FLUSH;
+    if (e->tensor == e->plan.tensor_count)
+        e->state = e->plan.version == 2 ? STATE_TOKENIZER : STATE_FLUSH;
     return OK;
 }
 
@@ -241,9 +264,11 @@ static void encode_step_header(Encoder *e)
 static void encode_step_patch(Encoder *e, EncodeWish *wish)
 {
     const EncodePlan *p = &e->plan;
-    uint64_t id = knot_identity(p->header, p->header_end, e->row_hashes, (size_t)p->row_hashes.bytes, e->block_hashes,
-                                (size_t)p->block_hashes.bytes);
-    for (int i = 0; i < KNOT_ID_DIGITS; i++) e->digits[i] = (uint8_t)"0123456789abcdef"[id >> (60 - 4 * i) & 15];
+    uint64_t id =
+        knot_identity(p->header, p->header_end, e->row_hashes, (size_t)p->row_hashes.bytes,
+                      e->block_hashes, (size_t)p->block_hashes.bytes);
+    for (int i = 0; i < KNOT_ID_DIGITS; i++)
+        e->digits[i] = (uint8_t)"0123456789abcdef"[id >> (60 - 4 * i) & 15];
     *wish = (EncodeWish){ENCODE_PATCH, 0, KNOT_ID_DIGITS_OFFSET, KNOT_ID_DIGITS, e->digits};
     e->state = STATE_DONE;
 }
@@ -259,8 +284,12 @@ static Error encode_advance(Encoder *e, EncodeWish *wish, bool *asks, Why *why)
         encode_wish_read(e, wish);
         *asks = true;
         return OK;
-    case STATE_TOKENIZER: encode_step_memory(e, e->input.vocab, e->plan.tokenizer, STATE_ROW_HASHES); return OK;
-    case STATE_ROW_HASHES: encode_step_memory(e, e->row_hashes, e->plan.row_hashes, STATE_TENSOR_HASHES); return OK;
+    case STATE_TOKENIZER:
+        encode_step_memory(e, e->input.vocab, e->plan.tokenizer, STATE_ROW_HASHES);
+        return OK;
+    case STATE_ROW_HASHES:
+        encode_step_memory(e, e->row_hashes, e->plan.row_hashes, STATE_TENSOR_HASHES);
+        return OK;
     case STATE_TENSOR_HASHES:
         encode_step_memory(e, e->tensor_hashes, e->plan.tensor_hashes, STATE_BLOCK_HASHES);
         return OK;
@@ -292,7 +321,8 @@ Error encode_step(Encoder *e, EncodeWish *wish, Why *why)
     encode_drop_written(e);
     if (e->chunk_rows) TRY(encode_chunk(e, why));
     for (bool asks = false; !asks;) {
-        bool tail = e->state == STATE_BLOCK_HASHES && e->memory_done; /* hashes themselves are in no block */
+        bool tail = e->state == STATE_BLOCK_HASHES &&
+                    e->memory_done; /* hashes themselves are in no block */
         if (e->stage_used >= ENCODE_FLUSH_BYTES && e->state < STATE_FLUSH && !tail) {
             encode_wish_write(e, false, wish);
             return OK;
@@ -310,27 +340,34 @@ static Error encode_buffers(Encoder *e, Arena *arena, Why *why)
     uint32_t groups_max = 1;
     for (uint32_t i = 0; i < e->plan.tensor_count; i++) {
         const EncodeTensor *t = &e->plan.tensors[i];
-        uint32_t rows = encode_chunk_rows(t, t->out.rows), groups = (rows + GROUP_ROWS - 1) / GROUP_ROWS;
+        uint32_t rows = encode_chunk_rows(t, t->out.rows),
+                 groups = (rows + GROUP_ROWS - 1) / GROUP_ROWS;
         uint64_t out;
         TRY(layout_tensor_bytes(t->out.type, t->out.layout, rows, t->out.cols, &out, why));
-        if (encode_converts(e, t) && rows * t->source_row_bytes > chunk_max) chunk_max = rows * t->source_row_bytes;
+        if (encode_converts(e, t) && rows * t->source_row_bytes > chunk_max)
+            chunk_max = rows * t->source_row_bytes;
         if (out > out_max) out_max = out;
         if (groups > groups_max) groups_max = groups;
     }
-    /* Below the flush mark one more chunk or section piece may come, with its padding; a write leaves less than two units and a
-     * hash block behind, which is below the mark. */
-    e->stage_room = (size_t)(ENCODE_FLUSH_BYTES + out_max + 2 * KNOT_PART_ALIGNMENT + e->plan.block_hashes.bytes);
+    /* Below the flush mark one more chunk or section piece may come, with its padding; a write
+     * leaves less than two units and a hash block behind, which is below the mark. */
+    e->stage_room = (size_t)(ENCODE_FLUSH_BYTES + out_max + 2 * KNOT_PART_ALIGNMENT +
+                             e->plan.block_hashes.bytes);
     e->stage = arena_take(arena, e->stage_room);
     e->chunk = arena_take(arena, (size_t)chunk_max);
     e->group_faults = ARENA_NEW(arena, uint32_t, 2 * (size_t)groups_max);
     e->row_hashes = arena_take(arena, (size_t)e->plan.row_hashes.bytes);
     e->tensor_hashes = arena_take(arena, (size_t)e->plan.tensor_hashes.bytes);
     e->block_hashes = arena_take(arena, (size_t)e->plan.block_hashes.bytes);
-    if (e->stage && e->chunk && e->group_faults && e->row_hashes && e->tensor_hashes && e->block_hashes) return OK;
-    return error_why(why, ERR_MEMORY, "buffers of %zu and %llu bytes", e->stage_room, (unsigned long long)chunk_max);
+    if (e->stage && e->chunk && e->group_faults && e->row_hashes && e->tensor_hashes &&
+        e->block_hashes)
+        return OK;
+    return error_why(why, ERR_MEMORY, "buffers of %zu and %llu bytes", e->stage_room,
+                     (unsigned long long)chunk_max);
 }
 
-Error encode_start(const EncodeInput *input, const Parallel *parallel, Arena *arena, Encoder **out, Why *why)
+Error encode_start(const EncodeInput *input, const Parallel *parallel, Arena *arena, Encoder **out,
+                   Why *why)
 {
     Encoder *e = ARENA_NEW(arena, Encoder, 1);
     if (!e) return error_why(why, ERR_MEMORY, "an encoder");
@@ -342,6 +379,9 @@ Error encode_start(const EncodeInput *input, const Parallel *parallel, Arena *ar
     return OK;
 }
 
-uint64_t encode_file_bytes(const Encoder *e) { return e->plan.payload_offset + e->plan.payload_bytes; }
+uint64_t encode_file_bytes(const Encoder *e)
+{
+    return e->plan.payload_offset + e->plan.payload_bytes;
+}
 
 uint64_t encode_bytes_so_far(const Encoder *e) { return encode_at(e); }

@@ -22,8 +22,8 @@ static uint64_t encode_plan_key(GgufPlace p)
     }
 }
 
-static Error encode_plan_tensor(const EncodeInput *in, uint32_t source, GgufRole role, const char *name,
-                                EncodeTensor *out, Why *why)
+static Error encode_plan_tensor(const EncodeInput *in, uint32_t source, GgufRole role,
+                                const char *name, EncodeTensor *out, Why *why)
 {
     const GgufTensor *t = &in->tensors[source];
     memset(out, 0, sizeof *out);
@@ -32,12 +32,14 @@ static Error encode_plan_tensor(const EncodeInput *in, uint32_t source, GgufRole
     out->embedding = role == GGUF_ROLE_EMBEDDING;
     out->out = (KnotTensor){name, t->type, LAYOUT_ROWS, t->rows, t->cols, 0, 0};
     if (in->version == 2 && vector) out->out.type = BLOCK_F32;
-    if (in->version == 2 && (role == GGUF_ROLE_MATRIX || role == GGUF_ROLE_HEAD)) out->out.layout = LAYOUT_X16;
+    if (in->version == 2 && (role == GGUF_ROLE_MATRIX || role == GGUF_ROLE_HEAD))
+        out->out.layout = LAYOUT_X16;
     TRY(block_row_bytes(t->type, t->cols, &out->source_row_bytes, why));
     if (out->source_row_bytes > ENCODE_ROW_BYTES_MAX || (uint64_t)t->cols * 4 > ENCODE_CHUNK_BYTES)
         return error_why(why, ERR_TOO_LARGE, "tensor %s has rows of %llu bytes", t->name,
                          (unsigned long long)out->source_row_bytes);
-    return layout_tensor_bytes(out->out.type, out->out.layout, t->rows, t->cols, &out->out.bytes, why);
+    return layout_tensor_bytes(out->out.type, out->out.layout, t->rows, t->cols, &out->out.bytes,
+                               why);
 }
 
 typedef struct EncodeOrder {
@@ -50,7 +52,8 @@ typedef struct EncodeOrder {
 static Error encode_plan_order(const EncodeInput *in, Arena *arena, EncodeOrder *order, Why *why)
 {
     *order = (EncodeOrder){ARENA_NEW(arena, Range, in->tensor_count + 1), 0, false, UINT32_MAX};
-    if (!order->keys) return error_why(why, ERR_MEMORY, "the order of %u tensors", in->tensor_count);
+    if (!order->keys)
+        return error_why(why, ERR_MEMORY, "the order of %u tensors", in->tensor_count);
     for (uint32_t i = 0; i < in->tensor_count; i++) {
         GgufPlace place = gguf_model_place(in->tensors[i].knot_name, in->model->layers);
         if (place.role == GGUF_ROLE_HEAD) order->head = true;
@@ -83,7 +86,8 @@ static Error encode_plan_tensors(const EncodeInput *in, Arena *arena, EncodePlan
 
 /* --- offsets --- */
 
-/* Phases, head and embedding start a part of their own; what follows inside a part is only aligned. */
+/* Phases, head and embedding start a part of their own; what follows inside a part is only aligned.
+ */
 static uint64_t encode_plan_unit(const EncodeInput *in, const EncodePlan *plan, uint32_t i)
 {
     if (plan->version == 1) return 1;
@@ -91,13 +95,16 @@ static uint64_t encode_plan_unit(const EncodeInput *in, const EncodePlan *plan, 
     if (here.role == GGUF_ROLE_VECTOR) return KNOT_ALIGNMENT;
     if (here.role != GGUF_ROLE_MATRIX || i == 0) return KNOT_PART_ALIGNMENT;
     GgufPlace before = gguf_model_place(plan->tensors[i - 1].out.name, in->model->layers);
-    bool same = before.role == GGUF_ROLE_MATRIX && before.layer == here.layer && before.phase == here.phase;
+    bool same =
+        before.role == GGUF_ROLE_MATRIX && before.layer == here.layer && before.phase == here.phase;
     return same ? KNOT_ALIGNMENT : KNOT_PART_ALIGNMENT;
 }
 
-static Error encode_plan_place(uint64_t *at, uint64_t unit, uint64_t bytes, uint64_t *offset, Why *why)
+static Error encode_plan_place(uint64_t *at, uint64_t unit, uint64_t bytes, uint64_t *offset,
+                               Why *why)
 {
-    if (bytes_round_up(*at, unit, offset) && bytes_add(*offset, bytes, at) && *at <= INT64_MAX) return OK;
+    if (bytes_round_up(*at, unit, offset) && bytes_add(*offset, bytes, at) && *at <= INT64_MAX)
+        return OK;
     return error_why(why, ERR_TOO_LARGE, "a payload of more than 2^63 bytes");
 }
 
@@ -107,19 +114,24 @@ static Error encode_plan_offsets(const EncodeInput *in, EncodePlan *plan, Why *w
     const EncodeTensor *embedding = NULL;
     for (uint32_t i = 0; i < plan->tensor_count; i++) {
         EncodeTensor *t = &plan->tensors[i];
-        TRY(encode_plan_place(&at, encode_plan_unit(in, plan, i), t->out.bytes, &t->out.offset, why));
+        TRY(encode_plan_place(&at, encode_plan_unit(in, plan, i), t->out.bytes, &t->out.offset,
+                              why));
         if (t->embedding) embedding = t;
     }
     if (plan->version == 2) {
         plan->tokenizer.bytes = in->vocab_bytes;
         plan->row_hashes.bytes = embedding ? 8 * (uint64_t)embedding->out.rows : 0;
-        TRY(encode_plan_place(&at, KNOT_PART_ALIGNMENT, plan->tokenizer.bytes, &plan->tokenizer.offset, why));
-        TRY(encode_plan_place(&at, KNOT_ALIGNMENT, plan->row_hashes.bytes, &plan->row_hashes.offset, why));
+        TRY(encode_plan_place(&at, KNOT_PART_ALIGNMENT, plan->tokenizer.bytes,
+                              &plan->tokenizer.offset, why));
+        TRY(encode_plan_place(&at, KNOT_ALIGNMENT, plan->row_hashes.bytes, &plan->row_hashes.offset,
+                              why));
         plan->tensor_hashes.bytes = 8 * (uint64_t)plan->tensor_count;
-        TRY(encode_plan_place(&at, KNOT_ALIGNMENT, plan->tensor_hashes.bytes, &plan->tensor_hashes.offset, why));
+        TRY(encode_plan_place(&at, KNOT_ALIGNMENT, plan->tensor_hashes.bytes,
+                              &plan->tensor_hashes.offset, why));
         TRY(encode_plan_place(&at, KNOT_ALIGNMENT, 0, &plan->block_hashes.offset, why));
         uint64_t covered = plan->block_hashes.offset;
-        plan->block_hashes.bytes = 8 * ((covered + KNOT_HASH_BLOCK_BYTES - 1) / KNOT_HASH_BLOCK_BYTES);
+        plan->block_hashes.bytes =
+            8 * ((covered + KNOT_HASH_BLOCK_BYTES - 1) / KNOT_HASH_BLOCK_BYTES);
         at += plan->block_hashes.bytes;
     }
     plan->payload_bytes = at;
@@ -177,7 +189,8 @@ static void encode_plan_model(Emit *e, const KnotModel *m)
     emit_text(e, "}");
 }
 
-static void encode_plan_emit_tensor(Emit *e, const EncodePlan *plan, const EncodeInput *in, const EncodeTensor *t)
+static void encode_plan_emit_tensor(Emit *e, const EncodePlan *plan, const EncodeInput *in,
+                                    const EncodeTensor *t)
 {
     emit_text(e, "{\"name\":");
     emit_string(e, t->out.name);
@@ -237,7 +250,8 @@ static Error encode_plan_header(const EncodeInput *in, Arena *arena, EncodePlan 
     Emit e = emit_make(header + FIXED, room);
     encode_plan_emit(&e, in, plan);
     ASSERT(emit_fits(&e));
-    if (e.used > KNOT_META_BYTES_MAX) return error_why(why, ERR_TOO_LARGE, "a header of %zu bytes", e.used);
+    if (e.used > KNOT_META_BYTES_MAX)
+        return error_why(why, ERR_TOO_LARGE, "a header of %zu bytes", e.used);
     memcpy(header, "KNOT", 4);
     bytes_store16(header + 4, (uint16_t)plan->version);
     bytes_store32(header + 6, (uint32_t)e.used);
@@ -248,20 +262,24 @@ static Error encode_plan_header(const EncodeInput *in, Arena *arena, EncodePlan 
     return OK;
 }
 
-/* What is written must be what the reader accepts: a plan that breaks a rule of the format is a fault of this file. */
+/* What is written must be what the reader accepts: a plan that breaks a rule of the format is a
+ * fault of this file. */
 static Error encode_plan_check(EncodePlan *plan, Arena *arena, Why *why)
 {
     size_t mark = arena_mark(arena);
-    size_t tables_bytes = knot_arena_bytes(plan->header_end), json_bytes = knot_scratch_bytes(plan->header_end);
+    size_t tables_bytes = knot_arena_bytes(plan->header_end),
+           json_bytes = knot_scratch_bytes(plan->header_end);
     void *tables = arena_take(arena, tables_bytes), *json = arena_take(arena, json_bytes);
-    if (!tables || !json) return error_why(why, ERR_MEMORY, "a header of %zu bytes", plan->header_end);
+    if (!tables || !json)
+        return error_why(why, ERR_MEMORY, "a header of %zu bytes", plan->header_end);
     Arena a = arena_make(tables, tables_bytes), b = arena_make(json, json_bytes);
     Knot knot;
     Why detail = {""};
     uint64_t file_bytes = plan->payload_offset + plan->payload_bytes;
     Error e = knot_parse(plan->header, plan->header_end, file_bytes, &a, &b, &knot, &detail);
     arena_reset(arena, mark);
-    return e ? error_why(why, ERR_INTERNAL, "the planned header is not valid: %s", detail.text) : OK;
+    return e ? error_why(why, ERR_INTERNAL, "the planned header is not valid: %s", detail.text)
+             : OK;
 }
 
 Error encode_plan_make(const EncodeInput *in, Arena *arena, EncodePlan *out, Why *why)

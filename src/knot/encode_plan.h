@@ -24,6 +24,7 @@ typedef struct EncodePlan {
 } EncodePlan;
 
 /* Errors  ERR_SHAPE, ERR_TYPE, ERR_TOO_LARGE, ERR_MEMORY. */
-MUST_CHECK Error encode_plan_make(const EncodeInput *input, Arena *arena, EncodePlan *out, Why *why);
+MUST_CHECK Error encode_plan_make(const EncodeInput *input, Arena *arena, EncodePlan *out,
+                                  Why *why);
 
 #endif

@@ -30,7 +30,9 @@ static const ForeignKind foreign_kinds[] = {
     {FOREIGN_MAGIC("ggjt"), "an old ggjt model file", CONVERT_IT},
     {FOREIGN_MAGIC("PK\003\004"), "a zip archive or PyTorch checkpoint", UNPACK_IT},
     {FOREIGN_MAGIC("\037\213"), "a gzip file", UNPACK_IT},
-    {FOREIGN_MAGIC("\375" "7zXZ"), "an xz file", UNPACK_IT},
+    {FOREIGN_MAGIC("\375"
+                   "7zXZ"),
+     "an xz file", UNPACK_IT},
     {FOREIGN_MAGIC("\050\265\057\375"), "a zstd file", UNPACK_IT},
     {FOREIGN_MAGIC("BZh"), "a bzip2 file", UNPACK_IT},
     {FOREIGN_MAGIC("\211PNG"), "a picture", DOWNLOAD_IT},
@@ -44,7 +46,8 @@ static const ForeignKind foreign_html = {"", 0, "an HTML page", DOWNLOAD_IT};
 static const ForeignKind foreign_xml = {"", 0, "an XML answer of a server", DOWNLOAD_IT};
 static const ForeignKind foreign_json = {"", 0, "a JSON text", DOWNLOAD_IT};
 static const ForeignKind foreign_safetensors = {"", 0, "a safetensors file", CONVERT_IT};
-static const ForeignKind foreign_zeros = {"", 0, "nothing but zero bytes", "The download was not finished: start it again."};
+static const ForeignKind foreign_zeros = {"", 0, "nothing but zero bytes",
+                                          "The download was not finished: start it again."};
 
 static bool foreign_is_html(const uint8_t *bytes, size_t length)
 {
@@ -52,7 +55,9 @@ static bool foreign_is_html(const uint8_t *bytes, size_t length)
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
         size_t n = strlen(starts[i]), k = 0;
         if (n > length) continue;
-        while (k < n && (bytes[k] | (bytes[k] >= 'A' && bytes[k] <= 'Z' ? 0x20 : 0)) == starts[i][k]) k++;
+        while (k < n &&
+               (bytes[k] | (bytes[k] >= 'A' && bytes[k] <= 'Z' ? 0x20 : 0)) == starts[i][k])
+            k++;
         if (k == n) return true;
     }
     return false;
@@ -64,19 +69,22 @@ static bool foreign_is_safetensors(const uint8_t *bytes, size_t length)
     if (length < 10) return false;
     uint64_t header = 0;
     for (int i = 7; i >= 0; i--) header = header << 8 | bytes[i];
-    return header >= 2 && header < (1u << 30) && bytes[8] == '{' && (bytes[9] == '"' || bytes[9] == '}');
+    return header >= 2 && header < (1u << 30) && bytes[8] == '{' &&
+           (bytes[9] == '"' || bytes[9] == '}');
 }
 
 static const ForeignKind *foreign_text(const uint8_t *bytes, size_t length)
 {
     size_t skip = length >= 3 && memcmp(bytes, "\357\273\277", 3) == 0 ? 3 : 0;
-    while (skip < length && (bytes[skip] == ' ' || bytes[skip] == '\t' || bytes[skip] == '\r' || bytes[skip] == '\n'))
+    while (skip < length && (bytes[skip] == ' ' || bytes[skip] == '\t' || bytes[skip] == '\r' ||
+                             bytes[skip] == '\n'))
         skip++;
     bytes += skip;
     length -= skip;
     if (foreign_is_html(bytes, length)) return &foreign_html;
     if (length >= 5 && memcmp(bytes, "<?xml", 5) == 0) return &foreign_xml;
-    if (length >= 2 && bytes[0] == '{' && (bytes[1] == '"' || bytes[1] == '\n' || bytes[1] == ' ')) return &foreign_json;
+    if (length >= 2 && bytes[0] == '{' && (bytes[1] == '"' || bytes[1] == '\n' || bytes[1] == ' '))
+        return &foreign_json;
     return NULL;
 }
 

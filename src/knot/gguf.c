@@ -16,7 +16,8 @@ enum {
     ALIGNMENT_MAX = 65536
 };
 
-/* Of a value of this type, or the least it can take: 8 for a string's length; 0 for an array, which has its own rules. */
+/* Of a value of this type, or the least it can take: 8 for a string's length; 0 for an array, which
+ * has its own rules. */
 static uint32_t gguf_value_bytes(GgufValueType type)
 {
     static const uint8_t bytes[GGUF_VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};
@@ -25,8 +26,9 @@ static uint32_t gguf_value_bytes(GgufValueType type)
 
 const char *gguf_value_type_name(GgufValueType type)
 {
-    static const char *const names[GGUF_VALUE_TYPES] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string",
-                                                        "array", "u64", "i64", "f64"};
+    static const char *const names[GGUF_VALUE_TYPES] = {"u8",  "i8",  "u16",  "i16",    "u32",
+                                                        "i32", "f32", "bool", "string", "array",
+                                                        "u64", "i64", "f64"};
     return (unsigned)type < GGUF_VALUE_TYPES ? names[type] : "?";
 }
 
@@ -49,7 +51,8 @@ static Error gguf_foreign(const uint8_t *p, size_t bytes, Why *why)
 {
     const char *kind = foreign_kind(p, bytes);
     if (!kind) return error_why(why, ERR_FORMAT, "not a GGUF file: it does not start with GGUF");
-    return error_why(why, ERR_FORMAT, "this is %s, not a GGUF file. %s", kind, foreign_advice(p, bytes));
+    return error_why(why, ERR_FORMAT, "this is %s, not a GGUF file. %s", kind,
+                     foreign_advice(p, bytes));
 }
 
 static Error gguf_read_header(Cursor *c, GgufCounts *out, Why *why)
@@ -60,45 +63,53 @@ static Error gguf_read_header(Cursor *c, GgufCounts *out, Why *why)
     TRY(cursor_take(c, probe, "the header", &p, why));
     if (probe < 4 || memcmp(p, "GGUF", 4) != 0) return gguf_foreign(p, probe, why);
     if (probe < HEADER_BYTES)
-        return error_why(why, ERR_TRUNCATED, "the header needs %u bytes, the file has %llu", (unsigned)HEADER_BYTES,
-                         (unsigned long long)file_bytes);
+        return error_why(why, ERR_TRUNCATED, "the header needs %u bytes, the file has %llu",
+                         (unsigned)HEADER_BYTES, (unsigned long long)file_bytes);
     out->version = bytes_load32(p + 4);
     if (out->version == 0x02000000u || out->version == 0x03000000u)
-        return error_why(why, ERR_UNSUPPORTED, "a big-endian GGUF file; download the little-endian one");
+        return error_why(why, ERR_UNSUPPORTED,
+                         "a big-endian GGUF file; download the little-endian one");
     if (out->version != 2 && out->version != 3)
-        return error_why(why, ERR_UNSUPPORTED, "GGUF version %u; this program reads 2 and 3", out->version);
+        return error_why(why, ERR_UNSUPPORTED, "GGUF version %u; this program reads 2 and 3",
+                         out->version);
     out->tensors = bytes_load64(p + 8);
     out->keys = bytes_load64(p + 16);
     cursor_seek(c, HEADER_BYTES);
     uint64_t left = cursor_left(c);
     if (out->keys > left / KEY_BYTES_MIN || out->tensors > left / TENSOR_BYTES_MIN)
-        return error_why(why, ERR_TRUNCATED, "%llu keys and %llu tensors cannot be in the %llu bytes that are left",
-                         (unsigned long long)out->keys, (unsigned long long)out->tensors, (unsigned long long)left);
+        return error_why(why, ERR_TRUNCATED,
+                         "%llu keys and %llu tensors cannot be in the %llu bytes that are left",
+                         (unsigned long long)out->keys, (unsigned long long)out->tensors,
+                         (unsigned long long)left);
     if (out->keys > GGUF_KEYS_MAX || out->tensors > KNOT_TENSORS_MAX)
-        return error_why(why, ERR_TOO_LARGE, "%llu keys and %llu tensors; at most %u of each are read",
-                         (unsigned long long)out->keys, (unsigned long long)out->tensors, (unsigned)KNOT_TENSORS_MAX);
+        return error_why(why, ERR_TOO_LARGE,
+                         "%llu keys and %llu tensors; at most %u of each are read",
+                         (unsigned long long)out->keys, (unsigned long long)out->tensors,
+                         (unsigned)KNOT_TENSORS_MAX);
     return OK;
 }
 
 /* --- keys --- */
 
 /* A name of 1 to bytes_max printable characters, copied into the arena. */
-static Error gguf_read_name(Cursor *c, uint32_t bytes_max, const char *what, Arena *arena, char **out, Why *why)
+static Error gguf_read_name(Cursor *c, uint32_t bytes_max, const char *what, Arena *arena,
+                            char **out, Why *why)
 {
     uint64_t bytes, at = c->at;
     TRY(cursor_u64(c, what, &bytes, why));
     if (bytes > cursor_left(c))
-        return error_why(why, ERR_TRUNCATED, "%s at byte %llu claims %llu bytes, the file has %llu left", what,
-                         (unsigned long long)at, (unsigned long long)bytes, (unsigned long long)cursor_left(c));
+        return error_why(
+            why, ERR_TRUNCATED, "%s at byte %llu claims %llu bytes, the file has %llu left", what,
+            (unsigned long long)at, (unsigned long long)bytes, (unsigned long long)cursor_left(c));
     if (bytes == 0 || bytes > bytes_max)
-        return error_why(why, ERR_FORMAT, "%s at byte %llu has %llu bytes; 1 to %u are allowed", what,
-                         (unsigned long long)at, (unsigned long long)bytes, bytes_max);
+        return error_why(why, ERR_FORMAT, "%s at byte %llu has %llu bytes; 1 to %u are allowed",
+                         what, (unsigned long long)at, (unsigned long long)bytes, bytes_max);
     const uint8_t *p = NULL;
     TRY(cursor_take(c, (size_t)bytes, what, &p, why));
     for (size_t i = 0; i < bytes; i++)
         if (p[i] < 0x20 || p[i] > 0x7e)
-            return error_why(why, ERR_FORMAT, "%s at byte %llu has unprintable characters: `%.*s`", what,
-                             (unsigned long long)at, (int)bytes, (const char *)p);
+            return error_why(why, ERR_FORMAT, "%s at byte %llu has unprintable characters: `%.*s`",
+                             what, (unsigned long long)at, (int)bytes, (const char *)p);
     char *name = arena_take(arena, (size_t)bytes + 1);
     if (!name) return error_why(why, ERR_MEMORY, "%s at byte %llu", what, (unsigned long long)at);
     memcpy(name, p, (size_t)bytes);
@@ -115,7 +126,8 @@ static Error gguf_skip_string(Cursor *c, const char *what, Why *why)
 
 static Error gguf_value_type(uint32_t number, const char *key, GgufValueType *out, Why *why)
 {
-    if (number >= GGUF_VALUE_TYPES) return error_why(why, ERR_TYPE, "key `%s` has the unknown type %u", key, number);
+    if (number >= GGUF_VALUE_TYPES)
+        return error_why(why, ERR_TYPE, "key `%s` has the unknown type %u", key, number);
     *out = (GgufValueType)number;
     return OK;
 }
@@ -131,7 +143,8 @@ static Error gguf_read_array(Cursor *c, GgufKey *key, Why *why)
     key->offset = c->at;
     uint32_t bytes = gguf_value_bytes(key->element);
     if (key->count > cursor_left(c) / bytes)
-        return error_why(why, ERR_TRUNCATED, "key `%s` claims %llu elements, the file has %llu bytes left", key->name,
+        return error_why(why, ERR_TRUNCATED,
+                         "key `%s` claims %llu elements, the file has %llu bytes left", key->name,
                          (unsigned long long)key->count, (unsigned long long)cursor_left(c));
     if (key->element != GGUF_STRING) TRY(cursor_skip(c, key->count * bytes, key->name, why));
     else
@@ -198,15 +211,20 @@ Error gguf_u32(const Gguf *g, const char *name, uint32_t absent, uint32_t *out, 
     uint64_t v = key->bits;
     bool negative = false;
     switch (key->type) {
-    case GGUF_U8: case GGUF_U16: case GGUF_U32: case GGUF_U64: break;
+    case GGUF_U8:
+    case GGUF_U16:
+    case GGUF_U32:
+    case GGUF_U64: break;
     case GGUF_I8: negative = v >> 7 & 1; break;
     case GGUF_I16: negative = v >> 15 & 1; break;
     case GGUF_I32: negative = v >> 31 & 1; break;
     case GGUF_I64: negative = v >> 63 & 1; break;
-    default: return error_why(why, ERR_TYPE, "key `%s` is of type %s, not a whole number", name,
-                              gguf_value_type_name(key->type));
+    default:
+        return error_why(why, ERR_TYPE, "key `%s` is of type %s, not a whole number", name,
+                         gguf_value_type_name(key->type));
     }
-    if (negative || v > UINT32_MAX) return error_why(why, ERR_RANGE, "key `%s` is negative or too large", name);
+    if (negative || v > UINT32_MAX)
+        return error_why(why, ERR_RANGE, "key `%s` is negative or too large", name);
     *out = (uint32_t)v;
     return OK;
 }
@@ -219,8 +237,11 @@ Error gguf_f32(const Gguf *g, const char *name, float absent, float *out, Why *w
     double v;
     if (key->type == GGUF_F32) v = (double)bytes_load_f32(&key->bits);
     else if (key->type == GGUF_F64) memcpy(&v, &key->bits, sizeof v);
-    else return error_why(why, ERR_TYPE, "key `%s` is of type %s, not a float", name, gguf_value_type_name(key->type));
-    if (!(v >= -3.4e38 && v <= 3.4e38)) return error_why(why, ERR_RANGE, "key `%s` is not finite or too large", name);
+    else
+        return error_why(why, ERR_TYPE, "key `%s` is of type %s, not a float", name,
+                         gguf_value_type_name(key->type));
+    if (!(v >= -3.4e38 && v <= 3.4e38))
+        return error_why(why, ERR_RANGE, "key `%s` is not finite or too large", name);
     *out = (float)v;
     return OK;
 }
@@ -231,7 +252,8 @@ Error gguf_bool(const Gguf *g, const char *name, bool absent, bool *out, Why *wh
     *out = absent;
     if (!key) return OK;
     if (key->type != GGUF_BOOL)
-        return error_why(why, ERR_TYPE, "key `%s` is of type %s, not a bool", name, gguf_value_type_name(key->type));
+        return error_why(why, ERR_TYPE, "key `%s` is of type %s, not a bool", name,
+                         gguf_value_type_name(key->type));
     *out = key->bits != 0;
     return OK;
 }
@@ -242,12 +264,14 @@ Error gguf_text(const Gguf *g, const char *name, char *out, size_t out_bytes, Wh
     out[0] = '\0';
     if (!key) return OK;
     if (key->type != GGUF_STRING)
-        return error_why(why, ERR_TYPE, "key `%s` is of type %s, not a string", name, gguf_value_type_name(key->type));
+        return error_why(why, ERR_TYPE, "key `%s` is of type %s, not a string", name,
+                         gguf_value_type_name(key->type));
     if (key->bytes >= out_bytes)
         return error_why(why, ERR_RANGE, "key `%s` is longer than %zu bytes", name, out_bytes - 1);
     TRY(g->files[0].read(g->files[0].file, key->offset, out, (size_t)key->bytes, why));
     out[key->bytes] = '\0';
-    if (memchr(out, 0, (size_t)key->bytes)) return error_why(why, ERR_RANGE, "key `%s` has a NUL", name);
+    if (memchr(out, 0, (size_t)key->bytes))
+        return error_why(why, ERR_RANGE, "key `%s` has a NUL", name);
     return OK;
 }
 
@@ -257,15 +281,16 @@ static Error gguf_read_shape(Cursor *c, GgufTensor *t, Why *why)
 {
     TRY(cursor_u32(c, t->name, &t->dimensions, why));
     if (t->dimensions == 0 || t->dimensions > DIMENSIONS_MAX)
-        return error_why(why, ERR_SHAPE, "tensor %s has %u dimensions; 1 to %u are allowed", t->name, t->dimensions,
-                         (unsigned)DIMENSIONS_MAX);
+        return error_why(why, ERR_SHAPE, "tensor %s has %u dimensions; 1 to %u are allowed",
+                         t->name, t->dimensions, (unsigned)DIMENSIONS_MAX);
     uint64_t rows = 1;
     for (uint32_t i = 0; i < t->dimensions; i++) {
         uint64_t n;
         TRY(cursor_u64(c, t->name, &n, why));
         if (n == 0 || n > UINT32_MAX)
-            return error_why(why, ERR_SHAPE, "tensor %s: dimension %u is %llu; 1 to 4294967295 are allowed", t->name, i,
-                             (unsigned long long)n);
+            return error_why(why, ERR_SHAPE,
+                             "tensor %s: dimension %u is %llu; 1 to 4294967295 are allowed",
+                             t->name, i, (unsigned long long)n);
         if (i == 0) t->cols = (uint32_t)n;
         else if (!bytes_mul(rows, n, &rows) || rows > UINT32_MAX)
             return error_why(why, ERR_SHAPE, "tensor %s has more than 4294967295 rows", t->name);
@@ -281,11 +306,12 @@ static Error gguf_knot_name(GgufTensor *t, Arena *arena, Why *why)
     if (!name) return error_why(why, ERR_MEMORY, "the name of tensor %s", t->name);
     for (size_t i = 0; i < bytes; i++) {
         char ch = t->name[i];
-        bool fine = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || ch == '_' ||
-                    ch == '-' || ch == '.';
+        bool fine = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
+                    (ch >= '0' && ch <= '9') || ch == '_' || ch == '-' || ch == '.';
         if (!fine)
-            return error_why(why, ERR_FORMAT, "tensor name `%s` has other characters than letters, digits, . _ and -",
-                             t->name);
+            return error_why(
+                why, ERR_FORMAT,
+                "tensor name `%s` has other characters than letters, digits, . _ and -", t->name);
         name[i] = ch == '.' ? '_' : ch;
     }
     t->knot_name = name;
@@ -310,8 +336,8 @@ static Error gguf_read_tensor(Cursor *c, Arena *arena, GgufTensor *t, Why *why)
 }
 
 /* Makes offsets absolute; checks alignment, ends and overlaps of one file's tensors. */
-static Error gguf_place_tensors(uint64_t infos_end, uint64_t file_bytes, uint32_t alignment, GgufTensor *t, uint32_t count,
-                                Arena *arena, Why *why)
+static Error gguf_place_tensors(uint64_t infos_end, uint64_t file_bytes, uint32_t alignment,
+                                GgufTensor *t, uint32_t count, Arena *arena, Why *why)
 {
     uint64_t data;
     if (count == 0) return OK;
@@ -322,11 +348,14 @@ static Error gguf_place_tensors(uint64_t infos_end, uint64_t file_bytes, uint32_
     if (!ranges) return error_why(why, ERR_MEMORY, "the ranges of %u tensors", count);
     for (uint32_t i = 0; i < count; i++) {
         if (t[i].offset % alignment)
-            return error_why(why, ERR_RANGE, "tensor %s: offset %llu is no multiple of the alignment %u", t[i].name,
+            return error_why(why, ERR_RANGE,
+                             "tensor %s: offset %llu is no multiple of the alignment %u", t[i].name,
                              (unsigned long long)t[i].offset, alignment);
         if (t[i].offset > file_bytes - data || t[i].bytes > file_bytes - data - t[i].offset)
-            return error_why(why, ERR_TRUNCATED, "tensor %s needs %llu bytes at %llu of the data, which has %llu", t[i].name,
-                             (unsigned long long)t[i].bytes, (unsigned long long)t[i].offset,
+            return error_why(why, ERR_TRUNCATED,
+                             "tensor %s needs %llu bytes at %llu of the data, which has %llu",
+                             t[i].name, (unsigned long long)t[i].bytes,
+                             (unsigned long long)t[i].offset,
                              (unsigned long long)(file_bytes - data));
         ranges[i] = (Range){t[i].offset, t[i].bytes, t[i].name};
         t[i].offset += data;
@@ -334,7 +363,8 @@ static Error gguf_place_tensors(uint64_t infos_end, uint64_t file_bytes, uint32_
     ranges_sort(ranges, count);
     for (uint32_t i = 1; i < count; i++)
         if (ranges[i].offset - ranges[i - 1].offset < ranges[i - 1].bytes)
-            return error_why(why, ERR_RANGE, "tensors %s and %s share bytes", ranges[i - 1].name, ranges[i].name);
+            return error_why(why, ERR_RANGE, "tensors %s and %s share bytes", ranges[i - 1].name,
+                             ranges[i].name);
     arena_reset(arena, mark);
     return OK;
 }
@@ -345,16 +375,18 @@ static Error gguf_read_alignment(const Gguf *g, uint32_t *out, Why *why)
     *out = GGUF_ALIGNMENT_DEFAULT;
     if (!key) return OK;
     if (key->type != GGUF_U32)
-        return error_why(why, ERR_TYPE, "key `general.alignment` is of type %s, not u32", gguf_value_type_name(key->type));
+        return error_why(why, ERR_TYPE, "key `general.alignment` is of type %s, not u32",
+                         gguf_value_type_name(key->type));
     *out = (uint32_t)key->bits;
     bool power = (*out & (*out - 1)) == 0;
     if (power && *out >= ALIGNMENT_MIN && *out <= ALIGNMENT_MAX) return OK;
-    return error_why(why, ERR_RANGE, "key `general.alignment` is %u; powers of two from %u to %u are allowed", *out,
+    return error_why(why, ERR_RANGE,
+                     "key `general.alignment` is %u; powers of two from %u to %u are allowed", *out,
                      (unsigned)ALIGNMENT_MIN, (unsigned)ALIGNMENT_MAX);
 }
 
-static Error gguf_read_tensors(Cursor *c, uint32_t file, uint32_t count, uint32_t alignment, Arena *arena, Gguf *g,
-                               Why *why)
+static Error gguf_read_tensors(Cursor *c, uint32_t file, uint32_t count, uint32_t alignment,
+                               Arena *arena, Gguf *g, Why *why)
 {
     GgufTensor *first = g->tensors + g->tensor_count;
     for (uint32_t i = 0; i < count; i++) {
@@ -382,7 +414,8 @@ static Error gguf_check_architecture(Gguf *g, Why *why)
         return error_why(why, ERR_FORMAT, "key `general.architecture` is missing");
     TRY(gguf_text(g, "general.architecture", g->architecture, sizeof g->architecture, why));
     if (gguf_architecture_supported(g->architecture)) return OK;
-    return error_why(why, ERR_UNSUPPORTED, "architecture `%s`; qwen2, qwen3, llama and gemma3 are supported",
+    return error_why(why, ERR_UNSUPPORTED,
+                     "architecture `%s`; qwen2, qwen3, llama and gemma3 are supported",
                      g->architecture);
 }
 
@@ -393,17 +426,21 @@ static Error gguf_check_split(const Gguf *g, uint32_t file, Why *why)
     TRY(gguf_u32(g, "split.count", 1, &count, why));
     if (count == 0) count = 1;
     if (count != g->file_count)
-        return error_why(why, ERR_FORMAT, "this is part %u of a model in %u files, of which %u are here: give the first "
-                                          "part, named ..-00001-of-%u.gguf with all five digits, and keep the others "
-                                          "beside it.", number + 1, count, g->file_count, count);
+        return error_why(
+            why, ERR_FORMAT,
+            "this is part %u of a model in %u files, of which %u are here: give the first "
+            "part, named ..-00001-of-%u.gguf with all five digits, and keep the others "
+            "beside it.",
+            number + 1, count, g->file_count, count);
     if (number != file)
-        return error_why(why, ERR_FORMAT, "the file given as part %u says it is part %u", file + 1, number + 1);
+        return error_why(why, ERR_FORMAT, "the file given as part %u says it is part %u", file + 1,
+                         number + 1);
     return OK;
 }
 
 /* One file's counts, with room made for its tensors in what is read already. */
-static Error gguf_read_file(const CursorPort *port, uint32_t file, uint32_t tensors, Arena *arena, Gguf *g, Cursor *c,
-                            Why *why)
+static Error gguf_read_file(const CursorPort *port, uint32_t file, uint32_t tensors, Arena *arena,
+                            Gguf *g, Cursor *c, Why *why)
 {
     GgufCounts counts;
     c->port = port;
@@ -430,7 +467,8 @@ static Error gguf_read_file(const CursorPort *port, uint32_t file, uint32_t tens
 }
 
 /* How many tensors all files have together: the table is taken once. */
-static Error gguf_count_tensors(Cursor *c, const CursorPort *files, uint32_t file_count, uint32_t *out, Why *why)
+static Error gguf_count_tensors(Cursor *c, const CursorPort *files, uint32_t file_count,
+                                uint32_t *out, Why *why)
 {
     uint64_t total = 0;
     for (uint32_t i = 0; i < file_count; i++) {
@@ -442,8 +480,8 @@ static Error gguf_count_tensors(Cursor *c, const CursorPort *files, uint32_t fil
         total += counts.tensors;
     }
     if (total > KNOT_TENSORS_MAX)
-        return error_why(why, ERR_TOO_LARGE, "%llu tensors; at most %u are read", (unsigned long long)total,
-                         (unsigned)KNOT_TENSORS_MAX);
+        return error_why(why, ERR_TOO_LARGE, "%llu tensors; at most %u are read",
+                         (unsigned long long)total, (unsigned)KNOT_TENSORS_MAX);
     *out = (uint32_t)total;
     return OK;
 }
@@ -453,7 +491,8 @@ Error gguf_read(const CursorPort *files, uint32_t file_count, Arena *arena, Gguf
     Cursor c;
     uint32_t tensors = 0;
     ASSERT(file_count >= 1);
-    if (file_count > GGUF_FILES_MAX) return error_why(why, ERR_TOO_LARGE, "a model in %u files", file_count);
+    if (file_count > GGUF_FILES_MAX)
+        return error_why(why, ERR_TOO_LARGE, "a model in %u files", file_count);
     memset(out, 0, sizeof *out);
     TRY(cursor_start(&c, &files[0], arena, why));
     TRY(gguf_count_tensors(&c, files, file_count, &tensors, why));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header of a knot: lengths first, then the JSON, then every range. Nothing is believed before it is compared with the
- * bytes that are there; no sum of two numbers from the file is formed unchecked. */
+/* The header of a knot: lengths first, then the JSON, then every range. Nothing is believed before
+ * it is compared with the bytes that are there; no sum of two numbers from the file is formed
+ * unchecked. */
 #include "knot/knot.h"
 
 #include <string.h>
@@ -11,8 +12,13 @@
 #include "knot/members.h"
 #include "knot/ranges.h"
 
-enum { HEADER_FIXED_BYTES = 10, HEADER_MARKER = 0x40, HOLE_BYTES_MAX = KNOT_PART_ALIGNMENT - 1, SECTIONS = 4,
-       TENSOR_TEXT_BYTES_MIN = 50 /* the shortest entry with all its members has 58 */ };
+enum {
+    HEADER_FIXED_BYTES = 10,
+    HEADER_MARKER = 0x40,
+    HOLE_BYTES_MAX = KNOT_PART_ALIGNMENT - 1,
+    SECTIONS = 4,
+    TENSOR_TEXT_BYTES_MIN = 50 /* the shortest entry with all its members has 58 */
+};
 
 static const char KNOT_ID_START[] = "{\"knot_id\":\"";
 
@@ -24,29 +30,34 @@ uint64_t knot_header_end(uint64_t meta_bytes)
 uint64_t knot_payload_start(uint16_t version, uint64_t meta_bytes)
 {
     uint64_t end = knot_header_end(meta_bytes);
-    return version == 1 ? end : (end + KNOT_PART_ALIGNMENT - 1) & ~(uint64_t)(KNOT_PART_ALIGNMENT - 1);
+    return version == 1 ? end
+                        : (end + KNOT_PART_ALIGNMENT - 1) & ~(uint64_t)(KNOT_PART_ALIGNMENT - 1);
 }
 
-Error knot_header_bytes(const uint8_t *probe, size_t probe_bytes, uint64_t file_bytes, uint64_t *out, Why *why)
+Error knot_header_bytes(const uint8_t *probe, size_t probe_bytes, uint64_t file_bytes,
+                        uint64_t *out, Why *why)
 {
     if (probe_bytes < 4 || memcmp(probe, "KNOT", 4) != 0) {
         const char *kind = foreign_kind(probe, probe_bytes);
         if (!kind) return error_why(why, ERR_FORMAT, "not a knot: it does not start with KNOT");
-        return error_why(why, ERR_FORMAT, "this is %s, not a knot. %s", kind, foreign_advice(probe, probe_bytes));
+        return error_why(why, ERR_FORMAT, "this is %s, not a knot. %s", kind,
+                         foreign_advice(probe, probe_bytes));
     }
-    if (probe_bytes < HEADER_FIXED_BYTES) return error_why(why, ERR_TRUNCATED, "the file ends inside the header");
+    if (probe_bytes < HEADER_FIXED_BYTES)
+        return error_why(why, ERR_TRUNCATED, "the file ends inside the header");
     uint16_t version = bytes_load16(probe + 4);
     if (version != 1 && version != 2)
-        return error_why(why, ERR_UNSUPPORTED, "knot version %u; this program reads 1 and 2", version);
+        return error_why(why, ERR_UNSUPPORTED, "knot version %u; this program reads 1 and 2",
+                         version);
     uint32_t meta = bytes_load32(probe + 6);
     if (meta < 2) return error_why(why, ERR_FORMAT, "the header's JSON has %u bytes", meta);
     if (meta > KNOT_META_BYTES_MAX)
-        return error_why(why, ERR_TOO_LARGE, "the header's JSON has %u bytes, the limit is %u", meta,
-                         (unsigned)KNOT_META_BYTES_MAX);
+        return error_why(why, ERR_TOO_LARGE, "the header's JSON has %u bytes, the limit is %u",
+                         meta, (unsigned)KNOT_META_BYTES_MAX);
     *out = knot_header_end(meta);
     if (*out <= file_bytes) return OK;
-    return error_why(why, ERR_TRUNCATED, "the header needs %llu bytes, the file has %llu", (unsigned long long)*out,
-                     (unsigned long long)file_bytes);
+    return error_why(why, ERR_TRUNCATED, "the header needs %llu bytes, the file has %llu",
+                     (unsigned long long)*out, (unsigned long long)file_bytes);
 }
 
 bool knot_is_stale(const uint8_t *header, size_t header_bytes)
@@ -63,13 +74,17 @@ static Error knot_name(yyjson_val *v, uint32_t index, char *out, uint32_t *out_b
     const char *text = yyjson_get_str(v);
     size_t bytes = yyjson_get_len(v);
     if (!text || bytes == 0 || bytes > KNOT_NAME_BYTES_MAX)
-        return error_why(why, ERR_FORMAT, "tensor %u: `name` is missing, or not 1 to %u bytes long", index,
-                         (unsigned)KNOT_NAME_BYTES_MAX);
+        return error_why(why, ERR_FORMAT, "tensor %u: `name` is missing, or not 1 to %u bytes long",
+                         index, (unsigned)KNOT_NAME_BYTES_MAX);
     for (size_t i = 0; i < bytes; i++) {
         char c = text[i];
-        bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-        if (!fine) return error_why(why, ERR_FORMAT, "tensor %u: name `%.*s` has other characters than letters, digits, _ "
-                                    "and -", index, (int)bytes, text);
+        bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    c == '_' || c == '-';
+        if (!fine)
+            return error_why(why, ERR_FORMAT,
+                             "tensor %u: name `%.*s` has other characters than letters, digits, _ "
+                             "and -",
+                             index, (int)bytes, text);
     }
     memcpy(out, text, bytes);
     out[bytes] = '\0';
@@ -81,7 +96,8 @@ static Error knot_dimension(yyjson_val *v, const char *name, uint32_t *out, Why 
 {
     uint64_t n = yyjson_is_uint(v) ? yyjson_get_uint(v) : 0;
     if (n == 0 || n > UINT32_MAX)
-        return error_why(why, ERR_SHAPE, "%s: a dimension is not a whole number from 1 to 4294967295", name);
+        return error_why(why, ERR_SHAPE,
+                         "%s: a dimension is not a whole number from 1 to 4294967295", name);
     *out = (uint32_t)n;
     return OK;
 }
@@ -92,7 +108,8 @@ static Error knot_shape(Members m, KnotTensor *t, Why *why)
     TRY(members_find(m, "shape", &shape, why));
     size_t dimensions = yyjson_arr_size(shape);
     if (dimensions != 1 && dimensions != 2)
-        return error_why(why, ERR_SHAPE, "%s: `shape` does not have one or two dimensions", t->name);
+        return error_why(why, ERR_SHAPE, "%s: `shape` does not have one or two dimensions",
+                         t->name);
     t->rows = 1;
     if (dimensions == 2) TRY(knot_dimension(yyjson_arr_get_first(shape), t->name, &t->rows, why));
     return knot_dimension(yyjson_arr_get_last(shape), t->name, &t->cols, why);
@@ -103,9 +120,11 @@ static Error knot_type(Members m, KnotTensor *t, Why *why)
     yyjson_val *type, *other;
     TRY(members_find(m, "type", &type, why));
     TRY(members_find(m, "tensor_type", &other, why));
-    if (type && other) return error_why(why, ERR_DUPLICATE, "%s: both `type` and `tensor_type`", t->name);
+    if (type && other)
+        return error_why(why, ERR_DUPLICATE, "%s: both `type` and `tensor_type`", t->name);
     if (!type) type = other;
-    if (!yyjson_is_str(type)) return error_why(why, ERR_TYPE, "%s: `type` is missing or not a text", t->name);
+    if (!yyjson_is_str(type))
+        return error_why(why, ERR_TYPE, "%s: `type` is missing or not a text", t->name);
     Why detail;
     detail.text[0] = '\0';
     Error e = block_type_from_name(yyjson_get_str(type), yyjson_get_len(type), &t->type, &detail);
@@ -118,13 +137,15 @@ static Error knot_layout(Members m, uint16_t version, KnotTensor *t, Why *why)
     TRY(members_find(m, "layout", &layout, why));
     t->layout = LAYOUT_ROWS;
     if (!layout) return OK;
-    if (!yyjson_is_str(layout)) return error_why(why, ERR_FORMAT, "%s: `layout` is not a text", t->name);
+    if (!yyjson_is_str(layout))
+        return error_why(why, ERR_FORMAT, "%s: `layout` is not a text", t->name);
     Why detail;
     detail.text[0] = '\0';
     Error e = layout_from_name(yyjson_get_str(layout), yyjson_get_len(layout), &t->layout, &detail);
     if (e) return error_why(why, e, "%s: %s", t->name, detail.text);
     if (version == 1 && t->layout != LAYOUT_ROWS)
-        return error_why(why, ERR_FORMAT, "%s: a version 1 knot has only the layout `rows`", t->name);
+        return error_why(why, ERR_FORMAT, "%s: a version 1 knot has only the layout `rows`",
+                         t->name);
     return OK;
 }
 
@@ -140,9 +161,9 @@ static Error knot_length(Members m, KnotTensor *t, Why *why)
     Error e = layout_tensor_bytes(t->type, t->layout, t->rows, t->cols, &right, &detail);
     if (e) return error_why(why, e, "%s: %s", t->name, detail.text);
     if (t->bytes != right)
-        return error_why(why, ERR_SHAPE, "%s: `length` is %llu; %s, %u x %u, %s takes %llu", t->name,
-                         (unsigned long long)t->bytes, block_traits(t->type)->name, t->rows, t->cols,
-                         layout_name(t->layout), (unsigned long long)right);
+        return error_why(why, ERR_SHAPE, "%s: `length` is %llu; %s, %u x %u, %s takes %llu",
+                         t->name, (unsigned long long)t->bytes, block_traits(t->type)->name,
+                         t->rows, t->cols, layout_name(t->layout), (unsigned long long)right);
     return OK;
 }
 
@@ -157,10 +178,12 @@ static Error knot_tied(Members m, Knot *knot, const KnotTensor *t, Why *why)
     return OK;
 }
 
-static Error knot_tensor(yyjson_val *object, uint32_t index, Knot *knot, char *names, uint32_t *name_bytes, Why *why)
+static Error knot_tensor(yyjson_val *object, uint32_t index, Knot *knot, char *names,
+                         uint32_t *name_bytes, Why *why)
 {
     KnotTensor *t = &knot->tensors[index];
-    if (!yyjson_is_obj(object)) return error_why(why, ERR_FORMAT, "tensor %u is not a JSON object", index);
+    if (!yyjson_is_obj(object))
+        return error_why(why, ERR_FORMAT, "tensor %u is not a JSON object", index);
     yyjson_val *name;
     TRY(members_find((Members){object, "a tensor"}, "name", &name, why));
     TRY(knot_name(name, index, names, name_bytes, why));
@@ -179,7 +202,8 @@ static uint32_t knot_slot(const Knot *knot, const char *name)
 {
     uint32_t mask = knot->name_index_slots - 1;
     uint32_t slot = (uint32_t)hash_xxh64(name, strlen(name)) & mask;
-    while (knot->name_index[slot] && strcmp(knot->tensors[knot->name_index[slot] - 1].name, name) != 0)
+    while (knot->name_index[slot] &&
+           strcmp(knot->tensors[knot->name_index[slot] - 1].name, name) != 0)
         slot = (slot + 1) & mask;
     return slot;
 }
@@ -195,7 +219,8 @@ static Error knot_index_names(Knot *knot, Arena *arena, Why *why)
     knot->name_index_slots = 4;
     while (knot->name_index_slots < 2 * knot->tensor_count) knot->name_index_slots *= 2;
     knot->name_index = ARENA_NEW(arena, uint32_t, knot->name_index_slots);
-    if (!knot->name_index) return error_why(why, ERR_MEMORY, "the index of %u tensors", knot->tensor_count);
+    if (!knot->name_index)
+        return error_why(why, ERR_MEMORY, "the index of %u tensors", knot->tensor_count);
     for (uint32_t i = 0; i < knot->tensor_count; i++) {
         uint32_t slot = knot_slot(knot, knot->tensors[i].name);
         if (knot->name_index[slot])
@@ -210,13 +235,17 @@ static Error knot_index_names(Knot *knot, Arena *arena, Why *why)
 /* layer * 4 + phase of a phase's matrix, -1 for everything else. */
 static int64_t knot_phase_key(const char *name)
 {
-    static const struct { const char *suffix; int phase; } matrices[] = {
-        {"_attn_q_weight", 0}, {"_attn_k_weight", 0}, {"_attn_v_weight", 0}, {"_attn_output_weight", 0},
-        {"_ffn_gate_weight", 1}, {"_ffn_up_weight", 2}, {"_ffn_down_weight", 3}};
+    static const struct {
+        const char *suffix;
+        int phase;
+    } matrices[] = {{"_attn_q_weight", 0},      {"_attn_k_weight", 0},   {"_attn_v_weight", 0},
+                    {"_attn_output_weight", 0}, {"_ffn_gate_weight", 1}, {"_ffn_up_weight", 2},
+                    {"_ffn_down_weight", 3}};
     if (strncmp(name, "blk_", 4) != 0) return -1;
     uint32_t layer = 0, digits = 0;
     const char *p = name + 4;
-    for (; *p >= '0' && *p <= '9' && digits < 6; p++, digits++) layer = layer * 10 + (uint32_t)(*p - '0');
+    for (; *p >= '0' && *p <= '9' && digits < 6; p++, digits++)
+        layer = layer * 10 + (uint32_t)(*p - '0');
     if (digits == 0) return -1;
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
         if (strcmp(p, matrices[i].suffix) == 0) return (int64_t)layer * 4 + matrices[i].phase;
@@ -226,8 +255,8 @@ static int64_t knot_phase_key(const char *name)
 static Error knot_check_aligned(const char *name, uint64_t offset, uint64_t unit, Why *why)
 {
     if (offset % unit == 0) return OK;
-    return error_why(why, ERR_RANGE, "%s starts at %llu, which is no multiple of %llu", name, (unsigned long long)offset,
-                     (unsigned long long)unit);
+    return error_why(why, ERR_RANGE, "%s starts at %llu, which is no multiple of %llu", name,
+                     (unsigned long long)offset, (unsigned long long)unit);
 }
 
 /* Version 2: rising offsets, alignment, and every phase one range. */
@@ -239,13 +268,15 @@ static Error knot_check_order(const Knot *knot, Why *why)
         const KnotTensor *t = &knot->tensors[i];
         TRY(knot_check_aligned(t->name, t->offset, KNOT_ALIGNMENT, why));
         int64_t key = knot_phase_key(t->name);
-        bool part = strcmp(t->name, "output_weight") == 0 || strcmp(t->name, "token_embd_weight") == 0;
+        bool part =
+            strcmp(t->name, "output_weight") == 0 || strcmp(t->name, "token_embd_weight") == 0;
         if (part || (key >= 0 && key != current))
             TRY(knot_check_aligned(t->name, t->offset, KNOT_PART_ALIGNMENT, why));
         if (key >= 0 && key != current && key <= last)
             return error_why(why, ERR_RANGE, "%s is not in execution order", t->name);
         if (key >= 0 && key == current && t->offset - end >= KNOT_ALIGNMENT)
-            return error_why(why, ERR_RANGE, "%s does not follow the tensor before it in its phase", t->name);
+            return error_why(why, ERR_RANGE, "%s does not follow the tensor before it in its phase",
+                             t->name);
         if (key > last) last = key;
         current = key;
         end = t->offset + t->bytes;
@@ -268,10 +299,12 @@ static Error knot_check_ranges(Knot *knot, Arena *scratch, Why *why)
         const KnotTensor *t = &knot->tensors[count];
         ranges[count] = (Range){t->offset, t->bytes, t->name};
         if (knot->version == 2 && count && t->offset < ranges[count - 1].offset)
-            return error_why(why, ERR_RANGE, "%s: tensors are not listed by rising offset", t->name);
+            return error_why(why, ERR_RANGE, "%s: tensors are not listed by rising offset",
+                             t->name);
     }
     count = knot_add_section(ranges, count, knot->tokenizer, "the tokenizer section");
-    count = knot_add_section(ranges, count, knot->embedding_row_hashes, "the embedding row hash section");
+    count = knot_add_section(ranges, count, knot->embedding_row_hashes,
+                             "the embedding row hash section");
     count = knot_add_section(ranges, count, knot->tensor_hashes, "the tensor hash section");
     count = knot_add_section(ranges, count, knot->block_hashes, "the block hash section");
     ranges_sort(ranges, count);
@@ -287,7 +320,8 @@ static Error knot_section(yyjson_val *root, const char *name, KnotSection *out, 
     *out = (KnotSection){0, 0};
     TRY(members_find((Members){root, "header"}, name, &object, why));
     if (!object) return OK;
-    if (!yyjson_is_obj(object)) return error_why(why, ERR_FORMAT, "header: `%s` is not an object", name);
+    if (!yyjson_is_obj(object))
+        return error_why(why, ERR_FORMAT, "header: `%s` is not an object", name);
     Members m = {object, name};
     TRY(members_u64(m, "offset", INT64_MAX, UINT64_MAX, &out->offset, why));
     TRY(members_u64(m, "length", INT64_MAX, 0, &out->bytes, why));
@@ -301,8 +335,9 @@ static Error knot_check_hash_sections(const Knot *knot, Why *why)
     const KnotTensor *embedding = knot_find(knot, "token_embd_weight");
     uint64_t rows = embedding ? embedding->rows : 0;
     if (knot->embedding_row_hashes.bytes != rows * 8)
-        return error_why(why, ERR_RANGE, "the embedding row hash section has %llu bytes for %llu rows",
-                         (unsigned long long)knot->embedding_row_hashes.bytes, (unsigned long long)rows);
+        return error_why(
+            why, ERR_RANGE, "the embedding row hash section has %llu bytes for %llu rows",
+            (unsigned long long)knot->embedding_row_hashes.bytes, (unsigned long long)rows);
     if (embedding && embedding->layout != LAYOUT_ROWS)
         return error_why(why, ERR_FORMAT, "token_embd_weight must have the layout `rows`");
     if (knot->tensor_hashes.bytes && knot->tensor_hashes.bytes != 8 * (uint64_t)knot->tensor_count)
@@ -311,8 +346,10 @@ static Error knot_check_hash_sections(const Knot *knot, Why *why)
     uint64_t covered = knot->block_hashes.offset;
     uint64_t blocks = covered / KNOT_HASH_BLOCK_BYTES + (covered % KNOT_HASH_BLOCK_BYTES != 0);
     if (knot->block_hashes.bytes != blocks * 8 || knot->payload_bytes - covered != blocks * 8)
-        return error_why(why, ERR_RANGE, "the block hash section has %llu bytes for %llu blocks, or is not the last",
-                         (unsigned long long)knot->block_hashes.bytes, (unsigned long long)blocks);
+        return error_why(
+            why, ERR_RANGE,
+            "the block hash section has %llu bytes for %llu blocks, or is not the last",
+            (unsigned long long)knot->block_hashes.bytes, (unsigned long long)blocks);
     return OK;
 }
 
@@ -322,14 +359,16 @@ static Error knot_parse_id(const uint8_t *json, uint64_t *out, Why *why)
     for (int i = 0; i < KNOT_ID_DIGITS; i++) {
         uint8_t c = json[KNOT_ID_DIGITS_OFFSET - HEADER_FIXED_BYTES + i];
         bool digit = c >= '0' && c <= '9', letter = c >= 'a' && c <= 'f';
-        if (!digit && !letter) return error_why(why, ERR_FORMAT, "header: `knot_id` is not 16 hexadecimal digits");
+        if (!digit && !letter)
+            return error_why(why, ERR_FORMAT, "header: `knot_id` is not 16 hexadecimal digits");
         *out = *out << 4 | (uint64_t)(digit ? c - '0' : c - 'a' + 10);
     }
     return OK;
 }
 
 /* What only version 2 has; the payload must end where the file ends. */
-static Error knot_parse_v2(yyjson_val *root, const uint8_t *json, size_t json_bytes, Knot *knot, Why *why)
+static Error knot_parse_v2(yyjson_val *root, const uint8_t *json, size_t json_bytes, Knot *knot,
+                           Why *why)
 {
     Members m = {root, "header"};
     size_t start = sizeof KNOT_ID_START - 1;
@@ -341,7 +380,8 @@ static Error knot_parse_v2(yyjson_val *root, const uint8_t *json, size_t json_by
     TRY(knot_parse_id(json, &knot->id, why));
     uint64_t alignment, stated;
     TRY(members_u64(m, "alignment", KNOT_PART_ALIGNMENT, 0, &alignment, why));
-    if (alignment != KNOT_ALIGNMENT) return error_why(why, ERR_UNSUPPORTED, "header: `alignment` is not 64");
+    if (alignment != KNOT_ALIGNMENT)
+        return error_why(why, ERR_UNSUPPORTED, "header: `alignment` is not 64");
     TRY(members_u64(m, "payload_bytes", INT64_MAX, 0, &stated, why));
     if (stated > knot->payload_bytes)
         return error_why(why, ERR_TRUNCATED, "the payload has %llu bytes, the header says %llu",
@@ -364,7 +404,8 @@ static Error knot_parse_model(yyjson_val *root, KnotModel *out, Why *why)
     TRY(members_find((Members){root, "header"}, "model", &object, why));
     memset(out, 0, sizeof *out);
     if (!object) return OK;
-    if (!yyjson_is_obj(object)) return error_why(why, ERR_FORMAT, "header: `model` is not an object");
+    if (!yyjson_is_obj(object))
+        return error_why(why, ERR_FORMAT, "header: `model` is not an object");
     Members m = {object, "model"};
     TRY(members_text(m, "architecture", out->architecture, sizeof out->architecture, why));
     TRY(members_text(m, "name", out->name, sizeof out->name, why));
@@ -389,23 +430,29 @@ static Error knot_parse_model(yyjson_val *root, KnotModel *out, Why *why)
 
 /* --- the whole --- */
 
-static Error knot_parse_tensors(yyjson_val *root, size_t json_bytes, Knot *knot, Arena *arena, Why *why)
+static Error knot_parse_tensors(yyjson_val *root, size_t json_bytes, Knot *knot, Arena *arena,
+                                Why *why)
 {
     yyjson_val *list;
     TRY(members_find((Members){root, "header"}, "tensors", &list, why));
-    if (!yyjson_is_arr(list)) return error_why(why, ERR_FORMAT, "header: `tensors` is missing or not an array");
+    if (!yyjson_is_arr(list))
+        return error_why(why, ERR_FORMAT, "header: `tensors` is missing or not an array");
     size_t count = yyjson_arr_size(list);
     if (count == 0 || count > KNOT_TENSORS_MAX)
-        return error_why(why, ERR_RANGE, "header: %zu tensors; 1 to %u are allowed", count, (unsigned)KNOT_TENSORS_MAX);
+        return error_why(why, ERR_RANGE, "header: %zu tensors; 1 to %u are allowed", count,
+                         (unsigned)KNOT_TENSORS_MAX);
     if (count > json_bytes / TENSOR_TEXT_BYTES_MIN)
-        return error_why(why, ERR_FORMAT, "header: %zu tensors cannot be described in %zu bytes", count, json_bytes);
+        return error_why(why, ERR_FORMAT, "header: %zu tensors cannot be described in %zu bytes",
+                         count, json_bytes);
     size_t name_bytes = 0, i, n;
     yyjson_val *tensor;
-    yyjson_arr_foreach(list, i, n, tensor) name_bytes += yyjson_get_len(yyjson_obj_get(tensor, "name")) + 1;
+    yyjson_arr_foreach(list, i, n, tensor) name_bytes +=
+        yyjson_get_len(yyjson_obj_get(tensor, "name")) + 1;
     knot->tensor_count = (uint32_t)count;
     knot->tensors = ARENA_NEW(arena, KnotTensor, count);
     char *names = arena_take(arena, name_bytes);
-    if (!knot->tensors || !names) return error_why(why, ERR_MEMORY, "the table of %zu tensors", count);
+    if (!knot->tensors || !names)
+        return error_why(why, ERR_MEMORY, "the table of %zu tensors", count);
     yyjson_arr_foreach(list, i, n, tensor)
     {
         uint32_t bytes = 0;
@@ -415,7 +462,8 @@ static Error knot_parse_tensors(yyjson_val *root, size_t json_bytes, Knot *knot,
     return knot_index_names(knot, arena, why);
 }
 
-static Error knot_parse_json(const uint8_t *json, size_t json_bytes, Arena *arena, Arena *scratch, Knot *knot, Why *why)
+static Error knot_parse_json(const uint8_t *json, size_t json_bytes, Arena *arena, Arena *scratch,
+                             Knot *knot, Why *why)
 {
     size_t pool_bytes = yyjson_read_max_memory_usage(json_bytes, YYJSON_READ_NOFLAG);
     void *pool = arena_take(scratch, pool_bytes);
@@ -423,38 +471,45 @@ static Error knot_parse_json(const uint8_t *json, size_t json_bytes, Arena *aren
     if (!pool || !yyjson_alc_pool_init(&allocator, pool, pool_bytes))
         return error_why(why, ERR_MEMORY, "the header's JSON of %zu bytes", json_bytes);
     yyjson_read_err failure;
-    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)json, json_bytes, YYJSON_READ_NOFLAG, &allocator, &failure);
+    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)json, json_bytes, YYJSON_READ_NOFLAG,
+                                       &allocator, &failure);
     if (!doc)
-        return error_why(why, ERR_FORMAT, "the header is not valid JSON at byte %zu: %s", failure.pos + HEADER_FIXED_BYTES,
-                         failure.msg);
+        return error_why(why, ERR_FORMAT, "the header is not valid JSON at byte %zu: %s",
+                         failure.pos + HEADER_FIXED_BYTES, failure.msg);
     yyjson_val *root = yyjson_doc_get_root(doc);
-    if (!yyjson_is_obj(root)) return error_why(why, ERR_FORMAT, "the header's JSON is not an object");
+    if (!yyjson_is_obj(root))
+        return error_why(why, ERR_FORMAT, "the header's JSON is not an object");
     TRY(knot_parse_model(root, &knot->model, why));
     TRY(knot_parse_tensors(root, json_bytes, knot, arena, why));
     if (knot->version == 2) TRY(knot_parse_v2(root, json, json_bytes, knot, why));
     return knot_check_ranges(knot, scratch, why);
 }
 
-static Error knot_check_padding(const uint8_t *header, uint64_t meta_bytes, uint64_t header_end, Why *why)
+static Error knot_check_padding(const uint8_t *header, uint64_t meta_bytes, uint64_t header_end,
+                                Why *why)
 {
     if (knot_is_stale(header, (size_t)header_end))
-        return error_why(why, ERR_STALE, "the payload starts one byte before where its header says, every weight would be "
-                                         "read wrong. Rewrite it with: cobord repair OLD.knot -o NEW.knot.");
+        return error_why(
+            why, ERR_STALE,
+            "the payload starts one byte before where its header says, every weight would be "
+            "read wrong. Rewrite it with: cobord repair OLD.knot -o NEW.knot.");
     for (uint64_t i = HEADER_FIXED_BYTES + meta_bytes; i + 1 < header_end; i++)
-        if (header[i] != 0) return error_why(why, ERR_FORMAT, "byte %llu of the header is not NUL", (unsigned long long)i);
+        if (header[i] != 0)
+            return error_why(why, ERR_FORMAT, "byte %llu of the header is not NUL",
+                             (unsigned long long)i);
     if (header[header_end - 1] == HEADER_MARKER) return OK;
     return error_why(why, ERR_FORMAT, "byte %llu of the header is not the codec marker 0x40",
                      (unsigned long long)(header_end - 1));
 }
 
-Error knot_parse(const uint8_t *header, size_t header_bytes, uint64_t file_bytes, Arena *arena, Arena *scratch, Knot *out,
-                 Why *why)
+Error knot_parse(const uint8_t *header, size_t header_bytes, uint64_t file_bytes, Arena *arena,
+                 Arena *scratch, Knot *out, Why *why)
 {
     uint64_t header_end;
     TRY(knot_header_bytes(header, header_bytes, file_bytes, &header_end, why));
     if (header_end > header_bytes)
-        return error_why(why, ERR_TRUNCATED, "the header needs %llu bytes, %zu are here", (unsigned long long)header_end,
-                         header_bytes);
+        return error_why(why, ERR_TRUNCATED, "the header needs %llu bytes, %zu are here",
+                         (unsigned long long)header_end, header_bytes);
     uint32_t meta = bytes_load32(header + 6);
     memset(out, 0, sizeof *out);
     out->version = bytes_load16(header + 4);
@@ -469,8 +524,9 @@ Error knot_parse(const uint8_t *header, size_t header_bytes, uint64_t file_bytes
     return knot_parse_json(header + HEADER_FIXED_BYTES, meta, arena, scratch, out, why);
 }
 
-uint64_t knot_identity(const uint8_t *header, size_t header_bytes, const uint8_t *row_hashes, size_t row_hashes_bytes,
-                       const uint8_t *block_hashes, size_t block_hashes_bytes)
+uint64_t knot_identity(const uint8_t *header, size_t header_bytes, const uint8_t *row_hashes,
+                       size_t row_hashes_bytes, const uint8_t *block_hashes,
+                       size_t block_hashes_bytes)
 {
     static const char zeros[] = "0000000000000000";
     ASSERT(header_bytes >= HEADER_FIXED_BYTES);
@@ -479,7 +535,8 @@ uint64_t knot_identity(const uint8_t *header, size_t header_bytes, const uint8_t
     ASSERT(json_end <= header_bytes && digits_end <= json_end);
     HashStream64 s;
     hash_stream64_start(&s);
-    hash_stream64_update(&s, header + HEADER_FIXED_BYTES, KNOT_ID_DIGITS_OFFSET - HEADER_FIXED_BYTES);
+    hash_stream64_update(&s, header + HEADER_FIXED_BYTES,
+                         KNOT_ID_DIGITS_OFFSET - HEADER_FIXED_BYTES);
     hash_stream64_update(&s, zeros, KNOT_ID_DIGITS);
     hash_stream64_update(&s, header + digits_end, json_end - digits_end);
     hash_stream64_update(&s, row_hashes, row_hashes_bytes);
@@ -495,7 +552,8 @@ static size_t knot_entries_max(size_t header_bytes)
 
 size_t knot_arena_bytes(size_t header_bytes)
 {
-    size_t per_entry = sizeof(KnotTensor) + 1 + 4 * sizeof(uint32_t); /* its name's NUL, its slots of the index */
+    size_t per_entry =
+        sizeof(KnotTensor) + 1 + 4 * sizeof(uint32_t); /* its name's NUL, its slots of the index */
     return knot_entries_max(header_bytes) * per_entry + header_bytes + 1024;
 }
 

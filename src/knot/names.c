@@ -12,7 +12,10 @@ static uint32_t names_slots(uint32_t room)
     return slots;
 }
 
-size_t names_bytes(uint32_t room) { return arena_bytes((size_t)names_slots(room) * sizeof(NamesEntry)); }
+size_t names_bytes(uint32_t room)
+{
+    return arena_bytes((size_t)names_slots(room) * sizeof(NamesEntry));
+}
 
 Error names_make(Names *out, uint32_t room, Arena *arena, Why *why)
 {
@@ -25,7 +28,8 @@ Error names_make(Names *out, uint32_t room, Arena *arena, Why *why)
 static NamesEntry *names_slot(const Names *n, const void *text, size_t bytes)
 {
     uint32_t at = (uint32_t)hash_xxh64(text, bytes) & n->mask;
-    while (n->slots[at].text && (n->slots[at].bytes != bytes || memcmp(n->slots[at].text, text, bytes) != 0))
+    while (n->slots[at].text &&
+           (n->slots[at].bytes != bytes || memcmp(n->slots[at].text, text, bytes) != 0))
         at = (at + 1) & n->mask;
     return &n->slots[at];
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of byte strings that are owned elsewhere, by hash: finding a duplicate among n names costs O(n) for all. */
+/* A set of byte strings that are owned elsewhere, by hash: finding a duplicate among n names costs
+ * O(n) for all. */
 #ifndef COBORD_KNOT_NAMES_H
 #define COBORD_KNOT_NAMES_H
 
@@ -30,7 +31,8 @@ MUST_CHECK Error names_make(Names *out, uint32_t room, Arena *arena, Why *why);
 /* The value kept with a name, NAMES_NONE when it is not there. */
 uint32_t names_find(const Names *names, const void *text, size_t bytes);
 
-/* Puts a name with its value; false when it is there already (its value stays). Owner  borrows `text`. */
+/* Puts a name with its value; false when it is there already (its value stays). Owner  borrows
+ * `text`. */
 bool names_put(Names *names, const void *text, size_t bytes, uint32_t value);
 
 #endif

@@ -44,9 +44,10 @@ Error ranges_check(const Range *r, size_t count, uint64_t hole_max, uint64_t end
             return error_why(why, ERR_RANGE, "%llu bytes that belong to nothing stand before %s",
                              (unsigned long long)(r[i].offset - at), r[i].name);
         if (r[i].offset > end || r[i].bytes > end - r[i].offset)
-            return error_why(why, ERR_TRUNCATED, "%s needs bytes %llu to %llu of the payload, which has %llu", r[i].name,
-                             (unsigned long long)r[i].offset, (unsigned long long)(r[i].offset + r[i].bytes),
-                             (unsigned long long)end);
+            return error_why(
+                why, ERR_TRUNCATED, "%s needs bytes %llu to %llu of the payload, which has %llu",
+                r[i].name, (unsigned long long)r[i].offset,
+                (unsigned long long)(r[i].offset + r[i].bytes), (unsigned long long)end);
         at = r[i].offset + r[i].bytes;
     }
     if (at == end) return OK;

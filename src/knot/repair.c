@@ -16,13 +16,14 @@ static size_t repair_json_bytes(const uint8_t *header)
 
 static Error repair_check(const Repair *r, Arena *arena, Why *why)
 {
-    size_t tables = knot_arena_bytes(r->header_bytes), scratch = knot_scratch_bytes(r->header_bytes);
+    size_t tables = knot_arena_bytes(r->header_bytes),
+           scratch = knot_scratch_bytes(r->header_bytes);
     void *a = arena_take(arena, tables), *b = arena_take(arena, scratch);
     if (!a || !b) return error_why(why, ERR_MEMORY, "a header of %zu bytes", r->header_bytes);
     Arena table_arena = arena_make(a, tables), scratch_arena = arena_make(b, scratch);
     Knot knot;
-    return knot_parse(r->header, r->header_bytes, r->header_bytes + r->payload_bytes, &table_arena, &scratch_arena, &knot,
-                      why);
+    return knot_parse(r->header, r->header_bytes, r->header_bytes + r->payload_bytes, &table_arena,
+                      &scratch_arena, &knot, why);
 }
 
 size_t repair_arena_bytes(size_t header_bytes)
@@ -30,15 +31,18 @@ size_t repair_arena_bytes(size_t header_bytes)
     return header_bytes + knot_arena_bytes(header_bytes) + knot_scratch_bytes(header_bytes) + 1024;
 }
 
-Error repair_plan(const uint8_t *header, size_t header_bytes, uint64_t file_bytes, Arena *arena, Repair *out, Why *why)
+Error repair_plan(const uint8_t *header, size_t header_bytes, uint64_t file_bytes, Arena *arena,
+                  Repair *out, Why *why)
 {
     uint64_t need = 0;
     TRY(knot_header_bytes(header, header_bytes, file_bytes, &need, why));
     if (need > header_bytes)
-        return error_why(why, ERR_TRUNCATED, "the header needs %llu bytes, %zu are here", (unsigned long long)need,
-                         header_bytes);
+        return error_why(why, ERR_TRUNCATED, "the header needs %llu bytes, %zu are here",
+                         (unsigned long long)need, header_bytes);
     if (!knot_is_stale(header, header_bytes))
-        return error_why(why, ERR_USAGE, "the file is not stale, there is nothing to repair. See: cobord verify FILE.");
+        return error_why(
+            why, ERR_USAGE,
+            "the file is not stale, there is nothing to repair. See: cobord verify FILE.");
     size_t json = repair_json_bytes(header);
     out->header_bytes = (size_t)knot_header_end(json);
     out->header = arena_take(arena, out->header_bytes);

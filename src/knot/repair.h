@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A canonical version 1 header for a stale file (docs/format/knot.md, section 7). The payload is right in both, only the header
- * in front of it leads one byte too far. */
+/* A canonical version 1 header for a stale file (docs/format/knot.md, section 7). The payload is
+ * right in both, only the header in front of it leads one byte too far. */
 #ifndef COBORD_KNOT_REPAIR_H
 #define COBORD_KNOT_REPAIR_H
 
@@ -16,9 +16,10 @@ typedef struct Repair {
 
 size_t repair_arena_bytes(size_t header_bytes);
 
-/* `header` are the stale file's first knot_header_bytes. The repaired file's ranges are checked before anything is written.
- * Errors  ERR_USAGE for a file that is not stale, those of knot_parse for one that is damaged besides. Owner  `arena`. */
-MUST_CHECK Error repair_plan(const uint8_t *header, size_t header_bytes, uint64_t file_bytes, Arena *arena, Repair *out,
-                             Why *why);
+/* `header` are the stale file's first knot_header_bytes. The repaired file's ranges are checked
+ * before anything is written. Errors  ERR_USAGE for a file that is not stale, those of knot_parse
+ * for one that is damaged besides. Owner  `arena`. */
+MUST_CHECK Error repair_plan(const uint8_t *header, size_t header_bytes, uint64_t file_bytes,
+                             Arena *arena, Repair *out, Why *why);
 
 #endif

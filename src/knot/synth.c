@@ -8,15 +8,26 @@
 #include "knot/gguf_model.h"
 #include "knot/vocab.h"
 
-enum { BYTE_TOKENS = 256, TOKEN_END_OF_TEXT = 256, TOKEN_TURN_START, TOKEN_TURN_END, CONTROL_TOKENS_END, WORD_BYTES_MAX = 12 };
+enum {
+    BYTE_TOKENS = 256,
+    TOKEN_END_OF_TEXT = 256,
+    TOKEN_TURN_START,
+    TOKEN_TURN_END,
+    CONTROL_TOKENS_END,
+    WORD_BYTES_MAX = 12
+};
 
 static const SynthShape shapes[] = {
-    {"qwen2.5-coder-7b", "qwen2", 28, 3584, 18944, 28, 4, 128, 151936, 152064, 32768, 1e6f, 0, false},
-    {"qwen2.5-coder-1.5b", "qwen2", 28, 1536, 8960, 12, 2, 128, 151936, 151936, 32768, 1e6f, 0, false},
-    {"qwen2.5-coder-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 151936, 32768, 1e6f, 0, false},
+    {"qwen2.5-coder-7b", "qwen2", 28, 3584, 18944, 28, 4, 128, 151936, 152064, 32768, 1e6f, 0,
+     false},
+    {"qwen2.5-coder-1.5b", "qwen2", 28, 1536, 8960, 12, 2, 128, 151936, 151936, 32768, 1e6f, 0,
+     false},
+    {"qwen2.5-coder-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 151936, 32768, 1e6f, 0,
+     false},
     {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 49152, 8192, 1e5f, 0, true},
     {"gemma3-270m", "gemma3", 18, 640, 2048, 4, 1, 256, 262144, 262144, 32768, 1e6f, 512, true},
-    /* Small ones: an odd number of layers, rows that are no multiple of 16, padding rows, every kind of model. */
+    /* Small ones: an odd number of layers, rows that are no multiple of 16, padding rows, every
+       kind of model. */
     {"test", "qwen2", 3, 256, 512, 4, 2, 64, 1000, 1013, 512, 1e6f, 0, false},
     {"test-llama", "llama", 2, 256, 768, 4, 4, 64, 600, 600, 512, 1e4f, 0, true},
     {"test-qwen3", "qwen3", 2, 256, 512, 4, 1, 128, 600, 617, 512, 1e6f, 0, false},
@@ -81,16 +92,19 @@ static void synth_add(SynthList *l, const char *name, BlockType type, uint32_t r
         return;
     }
     memcpy(copy, name, strlen(name) + 1);
-    l->tensors[l->count++] = (GgufTensor){copy, copy, type, rows == 1 ? 1 : 2, rows, cols, 0, 0, bytes};
+    l->tensors[l->count++] =
+        (GgufTensor){copy, copy, type, rows == 1 ? 1 : 2, rows, cols, 0, 0, bytes};
 }
 
-static void synth_add_layer(SynthList *l, uint32_t layer, const char *rest, BlockType type, uint32_t rows, uint32_t cols)
+static void synth_add_layer(SynthList *l, uint32_t layer, const char *rest, BlockType type,
+                            uint32_t rows, uint32_t cols)
 {
     char name[KNOT_NAME_BYTES_MAX + 1];
     synth_add(l, gguf_model_layer_name(name, layer, rest), type, rows, cols);
 }
 
-/* The layers to whose attn_v and ffn_down a Q4_K_M file gives more bits: the first and last eighth, and every third between. */
+/* The layers to whose attn_v and ffn_down a Q4_K_M file gives more bits: the first and last eighth,
+ * and every third between. */
 static bool synth_more_bits(uint32_t layer, uint32_t layers)
 {
     uint32_t eighth = layers / 8;
@@ -101,7 +115,8 @@ static void synth_layer(SynthList *l, const SynthShape *s, uint32_t layer)
 {
     uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     BlockType more = synth_more_bits(layer, s->layers) ? BLOCK_Q6_K : BLOCK_Q4_K;
-    bool gemma = strcmp(s->architecture, "gemma3") == 0, qwen2 = strcmp(s->architecture, "qwen2") == 0;
+    bool gemma = strcmp(s->architecture, "gemma3") == 0,
+         qwen2 = strcmp(s->architecture, "qwen2") == 0;
     synth_add_layer(l, layer, "attn_norm_weight", BLOCK_F32, 1, s->hidden);
     synth_add_layer(l, layer, "ffn_norm_weight", BLOCK_F32, 1, s->hidden);
     if (gemma) {
@@ -128,8 +143,8 @@ static void synth_layer(SynthList *l, const SynthShape *s, uint32_t layer)
 
 /* --- vocabulary --- */
 
-/* Byte-level BPE writes each byte as one printable character: the printable ones of Latin-1 as themselves, the others in order
- * from U+0100 on. Returns its UTF-8 length. */
+/* Byte-level BPE writes each byte as one printable character: the printable ones of Latin-1 as
+ * themselves, the others in order from U+0100 on. Returns its UTF-8 length. */
 static uint32_t synth_byte_piece(uint32_t byte, uint8_t out[2])
 {
     uint32_t code = 256;
@@ -152,7 +167,8 @@ static uint32_t synth_word_piece(uint32_t id, uint8_t out[WORD_BYTES_MAX])
 {
     uint32_t n = synth_byte_piece(' ', out);
     out[n++] = 'w';
-    for (int shift = 20; shift >= 0; shift -= 4) out[n++] = (uint8_t)"0123456789abcdef"[id >> shift & 15];
+    for (int shift = 20; shift >= 0; shift -= 4)
+        out[n++] = (uint8_t)"0123456789abcdef"[id >> shift & 15];
     return n;
 }
 
@@ -168,8 +184,14 @@ static uint32_t synth_piece(uint32_t id, uint8_t out[16])
 
 static Error synth_vocab(const SynthShape *s, Arena *arena, EncodeInput *out, Why *why)
 {
-    VocabShape v = {.model = VOCAB_BPE, .pre = VOCAB_PRE_QWEN2, .tokens = s->vocabulary, .bos = TOKEN_END_OF_TEXT,
-                    .eos = TOKEN_TURN_END, .eot = VOCAB_NO_TOKEN, .unknown = VOCAB_NO_TOKEN, .pad = TOKEN_END_OF_TEXT};
+    VocabShape v = {.model = VOCAB_BPE,
+                    .pre = VOCAB_PRE_QWEN2,
+                    .tokens = s->vocabulary,
+                    .bos = TOKEN_END_OF_TEXT,
+                    .eos = TOKEN_TURN_END,
+                    .eot = VOCAB_NO_TOKEN,
+                    .unknown = VOCAB_NO_TOKEN,
+                    .pad = TOKEN_END_OF_TEXT};
     uint8_t piece[16];
     for (uint32_t i = 0; i < s->vocabulary; i++) v.text_bytes += synth_piece(i, piece);
     size_t bytes = (size_t)vocab_section_bytes(&v);
@@ -182,7 +204,8 @@ static Error synth_vocab(const SynthShape *s, Arena *arena, EncodeInput *out, Wh
         memcpy(p.text + end, piece, n);
         end += n;
         bytes_store32(p.ends + 4 * (size_t)i, end);
-        p.types[i] = i >= TOKEN_END_OF_TEXT && i < CONTROL_TOKENS_END ? VOCAB_CONTROL : VOCAB_NORMAL;
+        p.types[i] =
+            i >= TOKEN_END_OF_TEXT && i < CONTROL_TOKENS_END ? VOCAB_CONTROL : VOCAB_NORMAL;
     }
     out->vocab = section;
     out->vocab_bytes = bytes;
@@ -193,7 +216,10 @@ static Error synth_vocab(const SynthShape *s, Arena *arena, EncodeInput *out, Wh
 Error synth_input(const SynthShape *s, Arena *arena, EncodeInput *out, Why *why)
 {
     enum { PER_LAYER_MAX = 20, GLOBAL_MAX = 8 };
-    SynthList l = {.count = 0, .room = s->layers * PER_LAYER_MAX + GLOBAL_MAX, .arena = arena, .failed = false};
+    SynthList l = {.count = 0,
+                   .room = s->layers * PER_LAYER_MAX + GLOBAL_MAX,
+                   .arena = arena,
+                   .failed = false};
     l.tensors = ARENA_NEW(arena, GgufTensor, l.room);
     KnotModel *model = ARENA_NEW(arena, KnotModel, 1);
     if (!l.tensors || !model) return error_why(why, ERR_MEMORY, "the tensors of %s", s->name);
@@ -221,8 +247,9 @@ static uint64_t synth_next(uint64_t *state)
 /* 0 <= x < 1 */
 static float synth_unit(uint64_t *state) { return (float)(synth_next(state) >> 40) * 0x1p-24f; }
 
-/* Where a block's half-precision numbers are, the spread of its quants times scales when all other bits are random, and the
- * minimum that brings the mean to zero. Spread and minimum are in units of d. */
+/* Where a block's half-precision numbers are, the spread of its quants times scales when all other
+ * bits are random, and the minimum that brings the mean to zero. Spread and minimum are in units of
+ * d. */
 typedef struct SynthBlock {
     uint8_t d, min;
     bool has_min;
@@ -253,7 +280,8 @@ static float synth_inverse_root(uint32_t n)
     return 1.0f / x;
 }
 
-static void synth_quant_row(BlockType type, uint32_t cols, float spread, uint64_t *state, uint8_t *out)
+static void synth_quant_row(BlockType type, uint32_t cols, float spread, uint64_t *state,
+                            uint8_t *out)
 {
     const BlockTraits *traits = block_traits(type);
     SynthBlock b = synth_block(type);
@@ -272,17 +300,21 @@ static void synth_vector_row(const char *name, uint32_t cols, uint64_t *state, u
 {
     size_t n = strlen(name);
     float center = n > 5 && strcmp(name + n - 5, "_bias") == 0 ? 0.0f : 1.0f;
-    for (uint32_t i = 0; i < cols; i++) bytes_store_f32(out + 4 * (size_t)i, center + 0.2f * (synth_unit(state) - 0.5f));
+    for (uint32_t i = 0; i < cols; i++)
+        bytes_store_f32(out + 4 * (size_t)i, center + 0.2f * (synth_unit(state) - 0.5f));
 }
 
-void synth_rows(const EncodeInput *input, uint32_t tensor, uint64_t seed, uint32_t row_first, uint32_t count, uint8_t *out)
+void synth_rows(const EncodeInput *input, uint32_t tensor, uint64_t seed, uint32_t row_first,
+                uint32_t count, uint8_t *out)
 {
     const GgufTensor *t = &input->tensors[tensor];
     size_t row_bytes = (size_t)(t->bytes / t->rows);
     float spread = synth_inverse_root(t->cols);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t state = hash_mix64(seed ^ hash_mix64((uint64_t)tensor << 32 | (row_first + i))) | 1;
-        if (t->type == BLOCK_F32) synth_vector_row(t->knot_name, t->cols, &state, out + i * row_bytes);
+        uint64_t state =
+            hash_mix64(seed ^ hash_mix64((uint64_t)tensor << 32 | (row_first + i))) | 1;
+        if (t->type == BLOCK_F32)
+            synth_vector_row(t->knot_name, t->cols, &state, out + i * row_bytes);
         else synth_quant_row(t->type, t->cols, spread, &state, out + i * row_bytes);
     }
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models of random weights in the shape of real ones: for capacity tests (a 7B model is 4.4 GB, nobody wants to download it
- * for that) and small ones for tests. Every number is valid, so that logits are finite; a row is a function of (seed, tensor,
- * row) alone, so that it can be made anywhere and again.
+/* Models of random weights in the shape of real ones: for capacity tests (a 7B model is 4.4 GB,
+ * nobody wants to download it for that) and small ones for tests. Every number is valid, so that
+ * logits are finite; a row is a function of (seed, tensor, row) alone, so that it can be made
+ * anywhere and again.
  *
- * The vocabulary is byte-level: ids 0 to 255 are the bytes, then three control tokens, then words that no text contains. */
+ * The vocabulary is byte-level: ids 0 to 255 are the bytes, then three control tokens, then words
+ * that no text contains. */
 #ifndef COBORD_KNOT_SYNTH_H
 #define COBORD_KNOT_SYNTH_H
 
@@ -24,10 +26,12 @@ typedef struct SynthShape {
 const SynthShape *synth_shape(const char *name);
 const SynthShape *synth_shapes(void);
 
-/* Tensors, hyper-parameters and tokenizer of a shape, for encode_start. Owner  `arena`. Errors  ERR_MEMORY. */
+/* Tensors, hyper-parameters and tokenizer of a shape, for encode_start. Owner  `arena`. Errors
+ * ERR_MEMORY. */
 MUST_CHECK Error synth_input(const SynthShape *shape, Arena *arena, EncodeInput *out, Why *why);
 
 /* `count` rows of a tensor from row_first on. Shapes  out[count][row bytes]. */
-void synth_rows(const EncodeInput *input, uint32_t tensor, uint64_t seed, uint32_t row_first, uint32_t count, uint8_t *out);
+void synth_rows(const EncodeInput *input, uint32_t tensor, uint64_t seed, uint32_t row_first,
+                uint32_t count, uint8_t *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GGUF file from outside, all the way: header, keys, tensors, tokenizer, and the encoder when the file is accepted. */
+/* A GGUF file from outside, all the way: header, keys, tensors, tokenizer, and the encoder when the
+ * file is accepted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +24,8 @@ static Error fuzz_read(void *file, uint64_t offset, void *out, size_t bytes, Why
     return OK;
 }
 
-static void fuzz_encode(const Gguf *g, const KnotModel *model, unsigned version, const uint8_t *vocab, size_t vocab_bytes,
-                        Arena *arena)
+static void fuzz_encode(const Gguf *g, const KnotModel *model, unsigned version,
+                        const uint8_t *vocab, size_t vocab_bytes, Arena *arena)
 {
     Why why;
     Encoder *e = NULL;
@@ -34,8 +35,9 @@ static void fuzz_encode(const Gguf *g, const KnotModel *model, unsigned version,
     uint64_t end = 0;
     while (encode_step(e, &wish, &why) == OK && wish.kind != ENCODE_DONE) {
         const GgufTensor *t = &g->tensors[wish.source];
-        if (wish.kind == ENCODE_READ &&
-            fuzz_read(g->files[t->file].file, t->offset + wish.offset, wish.buffer, wish.bytes, &why) != OK) return;
+        if (wish.kind == ENCODE_READ && fuzz_read(g->files[t->file].file, t->offset + wish.offset,
+                                                  wish.buffer, wish.bytes, &why) != OK)
+            return;
         if (wish.kind == ENCODE_WRITE && wish.offset != end) abort();
         if (wish.kind == ENCODE_WRITE) end += wish.bytes;
     }

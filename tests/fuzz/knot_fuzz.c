@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t header = 0;
     Why why;
     Knot knot;
-    if (knot_header_bytes(data, size, size, &header, &why) != OK || header > size || header > 65536) return 0;
+    if (knot_header_bytes(data, size, size, &header, &why) != OK || header > size || header > 65536)
+        return 0;
     size_t n = (size_t)header, tables = knot_arena_bytes(n), scratch = knot_scratch_bytes(n);
     uint8_t *a = malloc(tables), *b = malloc(scratch);
     Arena table_arena = arena_make(a, tables), scratch_arena = arena_make(b, scratch);

@@ -9,7 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t header = 0;
     Why why;
     Repair r;
-    if (knot_header_bytes(data, size, size, &header, &why) != OK || header > size || header > 65536) return 0;
+    if (knot_header_bytes(data, size, size, &header, &why) != OK || header > size || header > 65536)
+        return 0;
     size_t room = repair_arena_bytes((size_t)header);
     uint8_t *memory = malloc(room);
     Arena arena = arena_make(memory, room);

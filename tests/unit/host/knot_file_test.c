@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files on a disk: the encoder's loop, the atomic writer under a full disk and a Ctrl-C, the open knot and its checks. */
+/* Files on a disk: the encoder's loop, the atomic writer under a full disk and a Ctrl-C, the open
+ * knot and its checks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,8 +95,10 @@ static void encodes_to_the_golden_bytes(void **state)
         size_t got_bytes, want_bytes;
         (void)snprintf(name, sizeof name, "tiny-v%u.knot", version);
         (void)snprintf(source, sizeof source, "%s", golden("tiny.gguf"));
-        if (encode_file(source, in_folder("out.knot"), version, NULL, &why)) fail_msg("%s", why.text);
-        uint8_t *got = read_file(in_folder("out.knot"), &got_bytes), *want = read_file(golden(name), &want_bytes);
+        if (encode_file(source, in_folder("out.knot"), version, NULL, &why))
+            fail_msg("%s", why.text);
+        uint8_t *got = read_file(in_folder("out.knot"), &got_bytes),
+                *want = read_file(golden(name), &want_bytes);
         assert_int_equal(got_bytes, want_bytes);
         assert_memory_equal(got, want, want_bytes);
         free(got);
@@ -115,8 +118,10 @@ static void names_what_it_cannot_open(void **state)
     assert_non_null(strstr(why.text, "a directory"));
     assert_int_equal(encode_file("/dev/null", out, 2, NULL, &why), ERR_FORMAT);
     assert_int_equal(mkfifo(in_folder("pipe.gguf"), 0600), 0);
-    assert_int_equal(encode_file(in_folder("pipe.gguf"), out, 2, NULL, &why), ERR_FORMAT); /* and does not wait */
-    assert_int_equal(encode_file(in_folder("m-00002-of-00002.gguf"), out, 2, NULL, &why), ERR_USAGE);
+    assert_int_equal(encode_file(in_folder("pipe.gguf"), out, 2, NULL, &why),
+                     ERR_FORMAT); /* and does not wait */
+    assert_int_equal(encode_file(in_folder("m-00002-of-00002.gguf"), out, 2, NULL, &why),
+                     ERR_USAGE);
     char source[256];
     (void)snprintf(source, sizeof source, "%s", golden("tiny.gguf"));
     assert_int_equal(encode_file(source, folder, 2, NULL, &why), ERR_IO);
@@ -150,9 +155,12 @@ static void encodes_a_model_in_parts(void **state)
     Why why = {""};
     KnotFile f;
     part("m-00001-of-00002.gguf", 0, true);
-    assert_int_equal(encode_file(in_folder("m-00001-of-00002.gguf"), in_folder("m.knot"), 2, NULL, &why), ERR_NOT_FOUND);
+    assert_int_equal(
+        encode_file(in_folder("m-00001-of-00002.gguf"), in_folder("m.knot"), 2, NULL, &why),
+        ERR_NOT_FOUND);
     part("m-00002-of-00002.gguf", 1, false);
-    if (encode_file(in_folder("m-00001-of-00002.gguf"), in_folder("m.knot"), 2, NULL, &why)) fail_msg("%s", why.text);
+    if (encode_file(in_folder("m-00001-of-00002.gguf"), in_folder("m.knot"), 2, NULL, &why))
+        fail_msg("%s", why.text);
     assert_int_equal(knot_file_open(in_folder("m.knot"), &f, &why), OK);
     assert_int_equal(f.knot.tensor_count, 27);
     assert_int_equal(knot_file_verify(&f, true, NULL, &why), OK);
@@ -294,7 +302,8 @@ static void the_check_is_done_once_per_file(void **state)
     knot_file_close(&f);
     assert_int_equal(access(in_folder("once.knot.checked"), R_OK), 0);
 
-    /* damaged behind the clock's back: inode, size and time are the same, so the note still holds */
+    /* damaged behind the clock's back: inode, size and time are the same, so the note still holds
+     */
     assert_int_equal(stat(path, &st), 0);
     int fd = open(path, O_WRONLY);
     assert_int_equal(pwrite(fd, "\x77", 1, 20000), 1);
@@ -337,10 +346,16 @@ static void opens_only_knots(void **state)
 int main(void)
 {
 #define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, empty_folder, remove_folder)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(encodes_to_the_golden_bytes), IN_FOLDER(names_what_it_cannot_open), IN_FOLDER(encodes_a_model_in_parts),
-        IN_FOLDER(a_full_disk_leaves_nothing), IN_FOLDER(more_than_the_disk_has_fails_at_once),
-        IN_FOLDER(ctrl_c_leaves_nothing), IN_FOLDER(the_writer_replaces_and_abandons), IN_FOLDER(any_flipped_byte_is_found),
-        IN_FOLDER(names_the_damaged_tensor), IN_FOLDER(the_check_is_done_once_per_file), IN_FOLDER(opens_only_knots)};
+    const struct CMUnitTest tests[] = {IN_FOLDER(encodes_to_the_golden_bytes),
+                                       IN_FOLDER(names_what_it_cannot_open),
+                                       IN_FOLDER(encodes_a_model_in_parts),
+                                       IN_FOLDER(a_full_disk_leaves_nothing),
+                                       IN_FOLDER(more_than_the_disk_has_fails_at_once),
+                                       IN_FOLDER(ctrl_c_leaves_nothing),
+                                       IN_FOLDER(the_writer_replaces_and_abandons),
+                                       IN_FOLDER(any_flipped_byte_is_found),
+                                       IN_FOLDER(names_the_damaged_tensor),
+                                       IN_FOLDER(the_check_is_done_once_per_file),
+                                       IN_FOLDER(opens_only_knots)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the encoder writes: the values of the GGUF file in the layouts of the knot, hashes, identity, order; golden files. With
- * COBORD_WRITE_GOLDEN=1 in the environment the golden files are written instead of compared. */
+/* What the encoder writes: the values of the GGUF file in the layouts of the knot, hashes,
+ * identity, order; golden files. With COBORD_WRITE_GOLDEN=1 in the environment the golden files are
+ * written instead of compared. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,10 +26,12 @@ static void both_make(Both *b, BlockType type, bool tied, unsigned version)
     Why why = {""};
     tiny_model(&b->gguf, type, tied);
     if (tiny_encode(b->gguf.bytes, b->gguf.used, version, &b->knot, &why)) fail_msg("%s", why.text);
-    if (tiny_knot_parse(b->knot.bytes, b->knot.used, b->knot.used, &b->parsed)) fail_msg("%s", b->parsed.why.text);
+    if (tiny_knot_parse(b->knot.bytes, b->knot.used, b->knot.used, &b->parsed))
+        fail_msg("%s", b->parsed.why.text);
     b->memory = malloc(TINY_ARENA);
     Arena arena = arena_make(b->memory, TINY_ARENA);
-    assert_int_equal(tiny_parse(b->gguf.bytes, b->gguf.used, &arena, &b->read, &b->port, &b->file, &why), OK);
+    assert_int_equal(
+        tiny_parse(b->gguf.bytes, b->gguf.used, &arena, &b->read, &b->port, &b->file, &why), OK);
 }
 
 static void both_free(Both *b)
@@ -39,7 +42,10 @@ static void both_free(Both *b)
     tiny_free(&b->gguf);
 }
 
-static const uint8_t *payload(const Both *b, uint64_t offset) { return b->knot.bytes + b->parsed.knot.payload_offset + offset; }
+static const uint8_t *payload(const Both *b, uint64_t offset)
+{
+    return b->knot.bytes + b->parsed.knot.payload_offset + offset;
+}
 
 /* Panel by panel back to rows, then byte by byte. */
 static void same_rows(const Both *b, const KnotTensor *t, const GgufTensor *from)
@@ -66,8 +72,8 @@ static void same_rows(const Both *b, const KnotTensor *t, const GgufTensor *from
 static void keeps_every_value(void **state)
 {
     (void)state;
-    static const BlockType types[] = {BLOCK_F32, BLOCK_F16, BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1,
-                                      BLOCK_Q8_0};
+    static const BlockType types[] = {BLOCK_F32,  BLOCK_F16,  BLOCK_BF16, BLOCK_Q4_0,
+                                      BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1, BLOCK_Q8_0};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         for (unsigned version = 1; version <= 2; version++)
             for (int tied = 0; tied < 2; tied++) {
@@ -104,18 +110,21 @@ static void version_2_is_in_execution_order(void **state)
 {
     (void)state;
     static const char *const order[] = {
-        "blk_0_attn_norm_weight", "blk_0_ffn_norm_weight", "blk_0_attn_q_bias", "blk_0_attn_k_bias", "blk_0_attn_v_bias",
-        "blk_1_attn_norm_weight", "blk_1_ffn_norm_weight", "blk_1_attn_q_bias", "blk_1_attn_k_bias", "blk_1_attn_v_bias",
-        "output_norm_weight",
-        "blk_0_attn_q_weight", "blk_0_attn_k_weight", "blk_0_attn_v_weight", "blk_0_attn_output_weight",
-        "blk_0_ffn_gate_weight", "blk_0_ffn_up_weight", "blk_0_ffn_down_weight",
-        "blk_1_attn_q_weight", "blk_1_attn_k_weight", "blk_1_attn_v_weight", "blk_1_attn_output_weight",
-        "blk_1_ffn_gate_weight", "blk_1_ffn_up_weight", "blk_1_ffn_down_weight", "output_weight", "token_embd_weight"};
+        "blk_0_attn_norm_weight",   "blk_0_ffn_norm_weight", "blk_0_attn_q_bias",
+        "blk_0_attn_k_bias",        "blk_0_attn_v_bias",     "blk_1_attn_norm_weight",
+        "blk_1_ffn_norm_weight",    "blk_1_attn_q_bias",     "blk_1_attn_k_bias",
+        "blk_1_attn_v_bias",        "output_norm_weight",    "blk_0_attn_q_weight",
+        "blk_0_attn_k_weight",      "blk_0_attn_v_weight",   "blk_0_attn_output_weight",
+        "blk_0_ffn_gate_weight",    "blk_0_ffn_up_weight",   "blk_0_ffn_down_weight",
+        "blk_1_attn_q_weight",      "blk_1_attn_k_weight",   "blk_1_attn_v_weight",
+        "blk_1_attn_output_weight", "blk_1_ffn_gate_weight", "blk_1_ffn_up_weight",
+        "blk_1_ffn_down_weight",    "output_weight",         "token_embd_weight"};
     Both b;
     both_make(&b, BLOCK_Q8_0, false, 2);
     const Knot *k = &b.parsed.knot;
     assert_int_equal(k->tensor_count, sizeof order / sizeof order[0]);
-    for (uint32_t i = 0; i < k->tensor_count; i++) assert_string_equal(k->tensors[i].name, order[i]);
+    for (uint32_t i = 0; i < k->tensor_count; i++)
+        assert_string_equal(k->tensors[i].name, order[i]);
     assert_int_equal(k->tensors[11].offset % 4096, 0); /* attn of layer 0 */
     assert_int_equal(k->tensors[12].offset, k->tensors[11].offset + k->tensors[11].bytes);
     assert_int_equal(k->tensors[15].offset % 4096, 0);
@@ -131,22 +140,26 @@ static void hashes_and_identity_are_right(void **state)
     both_make(&b, BLOCK_Q8_0, true, 2);
     const Knot *k = &b.parsed.knot;
     for (uint64_t at = 0; at < k->block_hashes.offset; at += KNOT_HASH_BLOCK_BYTES) {
-        uint64_t left = k->block_hashes.offset - at, n = left < KNOT_HASH_BLOCK_BYTES ? left : KNOT_HASH_BLOCK_BYTES;
-        assert_true(bytes_load64(payload(&b, k->block_hashes.offset + at / KNOT_HASH_BLOCK_BYTES * 8)) ==
-                    hash_xxh64(payload(&b, at), (size_t)n));
+        uint64_t left = k->block_hashes.offset - at,
+                 n = left < KNOT_HASH_BLOCK_BYTES ? left : KNOT_HASH_BLOCK_BYTES;
+        assert_true(
+            bytes_load64(payload(&b, k->block_hashes.offset + at / KNOT_HASH_BLOCK_BYTES * 8)) ==
+            hash_xxh64(payload(&b, at), (size_t)n));
     }
     const KnotTensor *embedding = knot_find(k, "token_embd_weight");
     uint64_t row_bytes = embedding->bytes / embedding->rows;
     for (uint32_t row = 0; row < embedding->rows; row++)
-        assert_true(bytes_load64(payload(&b, k->embedding_row_hashes.offset + 8 * (uint64_t)row)) ==
-                    hash_xxh64(payload(&b, embedding->offset + row * row_bytes), (size_t)row_bytes));
+        assert_true(
+            bytes_load64(payload(&b, k->embedding_row_hashes.offset + 8 * (uint64_t)row)) ==
+            hash_xxh64(payload(&b, embedding->offset + row * row_bytes), (size_t)row_bytes));
     for (uint32_t i = 0; i < k->tensor_count; i++)
         assert_true(bytes_load64(payload(&b, k->tensor_hashes.offset + 8 * (uint64_t)i)) ==
                     hash_xxh64(payload(&b, k->tensors[i].offset), (size_t)k->tensors[i].bytes));
     size_t header = (size_t)knot_header_end(bytes_load32(b.knot.bytes + 6));
-    assert_true(k->id == knot_identity(b.knot.bytes, header, payload(&b, k->embedding_row_hashes.offset),
-                                       (size_t)k->embedding_row_hashes.bytes, payload(&b, k->block_hashes.offset),
-                                       (size_t)k->block_hashes.bytes));
+    assert_true(k->id ==
+                knot_identity(b.knot.bytes, header, payload(&b, k->embedding_row_hashes.offset),
+                              (size_t)k->embedding_row_hashes.bytes,
+                              payload(&b, k->block_hashes.offset), (size_t)k->block_hashes.bytes));
     both_free(&b);
 }
 
@@ -183,7 +196,8 @@ static void half_vectors_become_single(void **state)
     const KnotTensor *v = knot_find(&p.knot, "output_norm_weight");
     assert_int_equal(v->type, BLOCK_F32);
     for (size_t i = 0; i < 4; i++)
-        assert_true(bytes_load_f32(k.bytes + p.knot.payload_offset + v->offset + 4 * i) == singles[i]);
+        assert_true(bytes_load_f32(k.bytes + p.knot.payload_offset + v->offset + 4 * i) ==
+                    singles[i]);
     tiny_parsed_free(&p);
     free(k.bytes);
     tiny_free(&t);
@@ -199,8 +213,9 @@ static void counts_what_is_not_finite(void **state)
         Why why = {""};
         tiny_model(&t, BLOCK_Q8_0, false);
         uint64_t offset = bytes_load64(tiny_at(&t, "offset", "blk.1.ffn_gate.weight"));
-        bytes_store16(t.bytes + t.data_at + offset + 34, 0x7c00);          /* infinity, row 1 */
-        bytes_store16(t.bytes + t.data_at + offset + 34 * 63, 0xfe00);     /* not a number, the last row */
+        bytes_store16(t.bytes + t.data_at + offset + 34, 0x7c00); /* infinity, row 1 */
+        bytes_store16(t.bytes + t.data_at + offset + 34 * 63,
+                      0xfe00); /* not a number, the last row */
         assert_int_equal(tiny_encode(t.bytes, t.used, version, &k, &why), ERR_NOT_FINITE);
         assert_non_null(strstr(why.text, "blk.1.ffn_gate.weight"));
         assert_non_null(strstr(why.text, "2 of 64 rows"));
@@ -226,7 +241,8 @@ static Error synth_encode(const char *name, uint64_t seed, TinyKnot *out, Why *w
         const GgufTensor *t = &input.tensors[wish.source];
         size_t row = (size_t)(t->bytes / t->rows);
         if (wish.kind == ENCODE_READ)
-            synth_rows(&input, wish.source, seed, (uint32_t)(wish.offset / row), (uint32_t)(wish.bytes / row), wish.buffer);
+            synth_rows(&input, wish.source, seed, (uint32_t)(wish.offset / row),
+                       (uint32_t)(wish.bytes / row), wish.buffer);
         if (wish.kind == ENCODE_WRITE) {
             memcpy(out->bytes + out->used, wish.buffer, wish.bytes);
             out->used += wish.bytes;
@@ -279,7 +295,8 @@ static void golden(const char *name, const uint8_t *bytes, size_t count)
     } else {
         uint8_t *want = malloc(count + 1);
         size_t n = fread(want, 1, count + 1, f);
-        if (n != count || memcmp(want, bytes, count) != 0) fail_msg("%s is not what is written today", name);
+        if (n != count || memcmp(want, bytes, count) != 0)
+            fail_msg("%s is not what is written today", name);
         free(want);
     }
     (void)fclose(f);
@@ -319,14 +336,23 @@ static void golden_errors_are_refused(void **state)
     golden_error("error-cut.knot", &cut, ERR_TRUNCATED);
     free(stale.bytes);
     both_free(&b);
-#define TENSOR(name, offset) "{\"name\":\"" name "\",\"type\":\"F32\",\"shape\":[8],\"offset\":" offset ",\"length\":32}"
-    static const struct { const char *name, *json; size_t payload; Error error; } files[] = {
-        {"error-overlap.knot", "{\"tensors\":[" TENSOR("a", "0") "," TENSOR("b", "16") "]}", 48, ERR_RANGE},
-        {"error-hole.knot", "{\"tensors\":[" TENSOR("a", "0") "," TENSOR("b", "8192") "]}", 8224, ERR_RANGE},
-        {"error-twice.knot", "{\"tensors\":[" TENSOR("a", "0") "," TENSOR("a", "32") "]}", 64, ERR_DUPLICATE},
-        {"error-tail.knot", "{\"tensors\":[" TENSOR("a", "0") "]}", 40, ERR_FORMAT},
-        {"error-type.knot", "{\"tensors\":[{\"name\":\"a\",\"type\":\"Q7_K\",\"shape\":[256],\"offset\":0,\"length\":9}]}", 9,
-         ERR_TYPE}};
+#define TENSOR(name, offset) \
+    "{\"name\":\"" name "\",\"type\":\"F32\",\"shape\":[8],\"offset\":" offset ",\"length\":32}"
+    static const struct {
+        const char *name, *json;
+        size_t payload;
+        Error error;
+    } files[] = {{"error-overlap.knot",
+                  "{\"tensors\":[" TENSOR("a", "0") "," TENSOR("b", "16") "]}", 48, ERR_RANGE},
+                 {"error-hole.knot", "{\"tensors\":[" TENSOR("a", "0") "," TENSOR("b", "8192") "]}",
+                  8224, ERR_RANGE},
+                 {"error-twice.knot", "{\"tensors\":[" TENSOR("a", "0") "," TENSOR("a", "32") "]}",
+                  64, ERR_DUPLICATE},
+                 {"error-tail.knot", "{\"tensors\":[" TENSOR("a", "0") "]}", 40, ERR_FORMAT},
+                 {"error-type.knot",
+                  "{\"tensors\":[{\"name\":\"a\",\"type\":\"Q7_K\",\"shape\":[256],\"offset\":0,"
+                  "\"length\":9}]}",
+                  9, ERR_TYPE}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         TinyKnot k = tiny_wrap(1, files[i].json, files[i].payload);
         golden_error(files[i].name, &k, files[i].error);
@@ -336,11 +362,15 @@ static void golden_errors_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_every_value), cmocka_unit_test(version_1_keeps_the_order_without_gaps),
-        cmocka_unit_test(version_2_is_in_execution_order), cmocka_unit_test(hashes_and_identity_are_right),
-        cmocka_unit_test(holes_are_nul), cmocka_unit_test(half_vectors_become_single),
-        cmocka_unit_test(counts_what_is_not_finite), cmocka_unit_test(synthetic_models_are_valid_and_repeatable),
-        cmocka_unit_test(golden_files_are_written_to_the_byte), cmocka_unit_test(golden_errors_are_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(keeps_every_value),
+                                       cmocka_unit_test(version_1_keeps_the_order_without_gaps),
+                                       cmocka_unit_test(version_2_is_in_execution_order),
+                                       cmocka_unit_test(hashes_and_identity_are_right),
+                                       cmocka_unit_test(holes_are_nul),
+                                       cmocka_unit_test(half_vectors_become_single),
+                                       cmocka_unit_test(counts_what_is_not_finite),
+                                       cmocka_unit_test(synthetic_models_are_valid_and_repeatable),
+                                       cmocka_unit_test(golden_files_are_written_to_the_byte),
+                                       cmocka_unit_test(golden_errors_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GGUF reader against files that lie: one test per kind of lie. Every one must end in an error that names the thing,
- * without memory taken for what is not there. */
+/* The GGUF reader against files that lie: one test per kind of lie. Every one must end in an error
+ * that names the thing, without memory taken for what is not there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,7 +106,10 @@ static void reads_a_model(void **state)
 static void refuses_dimensions_that_wrap(void **state)
 {
     (void)state;
-    static const uint64_t dims[][2] = {{1152, (1ull << 42) + 1}, {1ull << 32, 1ull << 32}, {UINT64_MAX, 1}, {32, UINT32_MAX},
+    static const uint64_t dims[][2] = {{1152, (1ull << 42) + 1},
+                                       {1ull << 32, 1ull << 32},
+                                       {UINT64_MAX, 1},
+                                       {32, UINT32_MAX},
                                        {UINT32_MAX - 31, UINT32_MAX}};
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
         Tiny t;
@@ -140,7 +143,8 @@ static void refuses_data_beyond_the_file(void **state)
 static void bounds_counts_by_the_bytes_left(void **state)
 {
     (void)state;
-    static const uint64_t counts[] = {INT64_MAX, UINT64_MAX, 1ull << 58, SIZE_MAX / sizeof(GgufTensor) - 1, 1, 1000000};
+    static const uint64_t counts[] = {
+        INT64_MAX, UINT64_MAX, 1ull << 58, SIZE_MAX / sizeof(GgufTensor) - 1, 1, 1000000};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         for (size_t field = 8; field <= 16; field += 8) {
             uint8_t file[24] = "GGUF\3";
@@ -220,7 +224,8 @@ static void accepts_other_alignments(void **state)
         tiny_tensor(&t, "output_norm.weight", BLOCK_F32, 0, 8);
         tiny_data(&t);
         assert_int_equal(read_bytes(&r, t.bytes, t.used), OK);
-        assert_int_equal(r.gguf.tensors[1].offset, t.data_at + (64 + alignment - 1) / alignment * alignment);
+        assert_int_equal(r.gguf.tensors[1].offset,
+                         t.data_at + (64 + alignment - 1) / alignment * alignment);
         read_free(&r);
         tiny_free(&t);
     }
@@ -331,7 +336,8 @@ static void refuses_duplicates(void **state)
     tiny_key_text(&t, "general.architecture", "qwen2");
     tiny_key_text(&t, "general.architecture", "llama");
     expect_tiny(&t, ERR_DUPLICATE, "general.architecture");
-    static const char *const second[] = {"blk.0.attn_q.weight", "blk_0.attn_q.weight"}; /* the same name in a knot */
+    static const char *const second[] = {"blk.0.attn_q.weight",
+                                         "blk_0.attn_q.weight"}; /* the same name in a knot */
     for (size_t i = 0; i < 2; i++) {
         tiny_start(&t, 3);
         tiny_key_text(&t, "general.architecture", "qwen2");
@@ -360,7 +366,8 @@ static void finds_duplicates_among_many_in_linear_time(void **state)
         bytes_store32(t.bytes + at + 17, 1);
         bytes_store64(t.bytes + at + 21, 8);
         bytes_store32(t.bytes + at + 29, BLOCK_F32);
-        bytes_store64(t.bytes + at + 33, 32ull * (COUNT - 1 - i)); /* falling: the sort must not be quadratic either */
+        bytes_store64(t.bytes + at + 33,
+                      32ull * (COUNT - 1 - i)); /* falling: the sort must not be quadratic either */
         at += EACH;
     }
     bytes_store64(t.bytes + 8, COUNT);
@@ -385,7 +392,11 @@ static void finds_duplicates_among_many_in_linear_time(void **state)
 static void says_what_a_foreign_file_is(void **state)
 {
     (void)state;
-    static const struct { const char *bytes; size_t count; const char *word; } files[] = {
+    static const struct {
+        const char *bytes;
+        size_t count;
+        const char *word;
+    } files[] = {
         {"<!DOCTYPE html><html><head>", 27, "HTML"},
         {"\n\n <HTML lang=en>", 17, "HTML"},
         {"lmgg\1\0\0\0", 8, "ggml"},
@@ -414,8 +425,14 @@ static void says_what_a_foreign_file_is(void **state)
 static void refuses_other_versions(void **state)
 {
     (void)state;
-    static const struct { uint32_t version; const char *word; } versions[] = {
-        {0, "version 0"}, {1, "version 1"}, {4, "version 4"}, {0x03000000, "big-endian"}, {UINT32_MAX, "version"}};
+    static const struct {
+        uint32_t version;
+        const char *word;
+    } versions[] = {{0, "version 0"},
+                    {1, "version 1"},
+                    {4, "version 4"},
+                    {0x03000000, "big-endian"},
+                    {UINT32_MAX, "version"}};
     for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
         Tiny t;
         tiny_model(&t, BLOCK_Q8_0, false);
@@ -522,7 +539,8 @@ static void every_cut_is_an_error(void **state)
     tiny_model(&t, BLOCK_Q4_0, false);
     for (size_t n = 0; n < t.used; n += n < t.data_at + 64 ? 1 : 61) {
         Read r;
-        if (read_bytes(&r, t.bytes, n) == OK && n <= t.used - 32) fail_msg("cut at %zu of %zu was read", n, t.used);
+        if (read_bytes(&r, t.bytes, n) == OK && n <= t.used - 32)
+            fail_msg("cut at %zu of %zu was read", n, t.used);
         read_free(&r);
     }
     tiny_free(&t);
@@ -703,27 +721,43 @@ static void knows_the_names_of_parts(void **state)
     assert_true(gguf_split_name("m-00002-of-00003.gguf", 21, &part, &parts));
     assert_int_equal(part, 2);
     assert_int_equal(parts, 3);
-    static const char *const not[] = {"m.gguf", "m-00000-of-00003.gguf", "m-00004-of-00003.gguf", "m-0001-of-00003.gguf",
-                                      "m-00001-of-00003.gguf.part", "00001-of-00003.gguf", ""};
-    for (size_t i = 0; i < sizeof not / sizeof not[0]; i++)
+    static const char *const not[] = {"m.gguf",
+                                      "m-00000-of-00003.gguf",
+                                      "m-00004-of-00003.gguf",
+                                      "m-0001-of-00003.gguf",
+                                      "m-00001-of-00003.gguf.part",
+                                      "00001-of-00003.gguf",
+                                      ""};
+    for (size_t i = 0; i < sizeof not/ sizeof not[0]; i++)
         assert_false(gguf_split_name(not[i], strlen(not[i]), &part, &parts));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_a_model), cmocka_unit_test(refuses_dimensions_that_wrap),
-        cmocka_unit_test(refuses_data_beyond_the_file), cmocka_unit_test(bounds_counts_by_the_bytes_left),
-        cmocka_unit_test(refuses_empty_dimensions), cmocka_unit_test(refuses_odd_alignments),
-        cmocka_unit_test(accepts_other_alignments), cmocka_unit_test(compares_lengths_with_what_is_left),
-        cmocka_unit_test(refuses_unknown_value_types), cmocka_unit_test(refuses_strange_names),
-        cmocka_unit_test(refuses_duplicates), cmocka_unit_test(finds_duplicates_among_many_in_linear_time),
-        cmocka_unit_test(says_what_a_foreign_file_is), cmocka_unit_test(refuses_other_versions),
-        cmocka_unit_test(names_an_unsupported_architecture_first), cmocka_unit_test(refuses_unknown_types_of_tensors),
-        cmocka_unit_test(refuses_rows_that_are_no_whole_blocks), cmocka_unit_test(judges_the_tensors_of_a_model),
-        cmocka_unit_test(refuses_a_mixture_of_experts), cmocka_unit_test(every_cut_is_an_error),
-        cmocka_unit_test(makes_a_tokenizer_section), cmocka_unit_test(refuses_tokenizers_it_cannot_honour),
-        cmocka_unit_test(sentencepiece_has_its_own_defaults), cmocka_unit_test(reads_a_model_in_parts),
-        cmocka_unit_test(knows_the_names_of_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_a_model),
+                                       cmocka_unit_test(refuses_dimensions_that_wrap),
+                                       cmocka_unit_test(refuses_data_beyond_the_file),
+                                       cmocka_unit_test(bounds_counts_by_the_bytes_left),
+                                       cmocka_unit_test(refuses_empty_dimensions),
+                                       cmocka_unit_test(refuses_odd_alignments),
+                                       cmocka_unit_test(accepts_other_alignments),
+                                       cmocka_unit_test(compares_lengths_with_what_is_left),
+                                       cmocka_unit_test(refuses_unknown_value_types),
+                                       cmocka_unit_test(refuses_strange_names),
+                                       cmocka_unit_test(refuses_duplicates),
+                                       cmocka_unit_test(finds_duplicates_among_many_in_linear_time),
+                                       cmocka_unit_test(says_what_a_foreign_file_is),
+                                       cmocka_unit_test(refuses_other_versions),
+                                       cmocka_unit_test(names_an_unsupported_architecture_first),
+                                       cmocka_unit_test(refuses_unknown_types_of_tensors),
+                                       cmocka_unit_test(refuses_rows_that_are_no_whole_blocks),
+                                       cmocka_unit_test(judges_the_tensors_of_a_model),
+                                       cmocka_unit_test(refuses_a_mixture_of_experts),
+                                       cmocka_unit_test(every_cut_is_an_error),
+                                       cmocka_unit_test(makes_a_tokenizer_section),
+                                       cmocka_unit_test(refuses_tokenizers_it_cannot_honour),
+                                       cmocka_unit_test(sentencepiece_has_its_own_defaults),
+                                       cmocka_unit_test(reads_a_model_in_parts),
+                                       cmocka_unit_test(knows_the_names_of_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds small GGUF files in memory, byte by byte, and remembers where each field went, so that a test can spoil exactly one.
+/* Builds small GGUF files in memory, byte by byte, and remembers where each field went, so that a
+ * test can spoil exactly one.
  *
  *   tiny_start, tiny_key_*.., tiny_tensor.., tiny_data      or  tiny_model for a complete one */
 #ifndef COBORD_TESTS_TINY_GGUF_H
@@ -27,8 +28,8 @@ typedef struct Tiny {
     TinyMark marks[TINY_MARKS];
     uint32_t mark_count;
     uint64_t keys, tensors;
-    uint64_t data_bytes;  /* promised so far */
-    uint64_t data_at;     /* in the file */
+    uint64_t data_bytes; /* promised so far */
+    uint64_t data_at;    /* in the file */
     uint32_t alignment;
 } Tiny;
 
@@ -54,7 +55,8 @@ static inline void tiny_mark(Tiny *t, const char *what, const char *name)
     m->at = t->used;
 }
 
-/* Where a field is: "value KEY", "type KEY", "dim0 TENSOR", "dims TENSOR", "ttype TENSOR", "offset TENSOR". */
+/* Where a field is: "value KEY", "type KEY", "dim0 TENSOR", "dims TENSOR", "ttype TENSOR", "offset
+ * TENSOR". */
 static inline uint8_t *tiny_at(Tiny *t, const char *what, const char *name)
 {
     char wanted[80];
@@ -114,14 +116,16 @@ static inline void tiny_key_array(Tiny *t, const char *name, uint32_t element, u
     tiny_mark(t, "count", name);
     tiny_u64(t, count);
 }
-static inline void tiny_key_texts(Tiny *t, const char *name, const char *const *texts, uint64_t count)
+static inline void tiny_key_texts(Tiny *t, const char *name, const char *const *texts,
+                                  uint64_t count)
 {
     tiny_key_array(t, name, GGUF_STRING, count);
     for (uint64_t i = 0; i < count; i++) tiny_string(t, texts[i]);
 }
 
 /* rows 0: a vector. The data follows the tensor before it. */
-static inline void tiny_tensor(Tiny *t, const char *name, BlockType type, uint64_t rows, uint64_t cols)
+static inline void tiny_tensor(Tiny *t, const char *name, BlockType type, uint64_t rows,
+                               uint64_t cols)
 {
     const BlockTraits *traits = block_traits(type);
     uint64_t bytes = cols / traits->elements * traits->bytes * (rows ? rows : 1);
@@ -142,26 +146,30 @@ static inline void tiny_tensor(Tiny *t, const char *name, BlockType type, uint64
     bytes_store64(t->bytes + 8, t->tensors);
 }
 
-/* Pads, then fills the data with small finite numbers: a repeating f16 pattern that is fine as f32, too. */
+/* Pads, then fills the data with small finite numbers: a repeating f16 pattern that is fine as f32,
+ * too. */
 static inline void tiny_data(Tiny *t)
 {
     while (t->used % t->alignment) tiny_put(t, "", 1);
     t->data_at = t->used;
     for (uint64_t i = 0; i < t->data_bytes; i++) {
-        uint8_t byte = (uint8_t)((i * 37 + i / 251) & 0x3f); /* upper byte 00..3f: halves and singles below 2 */
+        uint8_t byte = (uint8_t)((i * 37 + i / 251) &
+                                 0x3f); /* upper byte 00..3f: halves and singles below 2 */
         tiny_put(t, &byte, 1);
     }
 }
 
-static inline void tiny_layer(Tiny *t, uint32_t layer, BlockType type, uint32_t hidden, uint32_t ffn, uint32_t kv)
+static inline void tiny_layer(Tiny *t, uint32_t layer, BlockType type, uint32_t hidden,
+                              uint32_t ffn, uint32_t kv)
 {
-    static const char *const vectors[] = {"attn_norm.weight", "ffn_norm.weight", "attn_q.bias", "attn_k.bias",
-                                          "attn_v.bias"};
-    static const char *const matrices[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight",
-                                           "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"};
+    static const char *const vectors[] = {"attn_norm.weight", "ffn_norm.weight", "attn_q.bias",
+                                          "attn_k.bias", "attn_v.bias"};
+    static const char *const matrices[] = {"attn_q.weight",      "attn_k.weight",   "attn_v.weight",
+                                           "attn_output.weight", "ffn_gate.weight", "ffn_up.weight",
+                                           "ffn_down.weight"};
     const uint32_t widths[] = {hidden, hidden, hidden, kv, kv};
-    const uint32_t rows[] = {hidden, kv, kv, hidden, ffn, ffn, hidden}, cols[] = {hidden, hidden, hidden, hidden, hidden,
-                                                                                hidden, ffn};
+    const uint32_t rows[] = {hidden, kv, kv, hidden, ffn, ffn, hidden},
+                   cols[] = {hidden, hidden, hidden, hidden, hidden, hidden, ffn};
     char name[64];
     /* not in execution order, on purpose */
     for (int i = 6; i >= 0; i--) {
@@ -190,7 +198,8 @@ static inline void tiny_hyper(Tiny *t)
 
 static inline void tiny_tokens(Tiny *t)
 {
-    static const char *const tokens[] = {"a", "b", "c", "ab", "abc", "\xc4\xa0", "\304\240a", "<|end|>", "\x01\x1b[31m"};
+    static const char *const tokens[] = {"a",        "b",         "c",       "ab",          "abc",
+                                         "\xc4\xa0", "\304\240a", "<|end|>", "\x01\x1b[31m"};
     static const char *const merges[] = {"a b", "ab c", "\304\240 a"};
     static const uint32_t types[] = {1, 1, 1, 1, 1, 1, 1, 3, 1};
     tiny_key_text(t, "tokenizer.ggml.model", "gpt2");
@@ -204,7 +213,8 @@ static inline void tiny_tokens(Tiny *t)
     tiny_key_text(t, "tokenizer.chat_template", "{{ messages }}");
 }
 
-/* A complete qwen2 model of 2 layers, 32 wide, 9 tokens and 11 embedding rows, tied head when asked. */
+/* A complete qwen2 model of 2 layers, 32 wide, 9 tokens and 11 embedding rows, tied head when
+ * asked. */
 static inline void tiny_model(Tiny *t, BlockType type, bool tied)
 {
     tiny_start(t, 3);
@@ -234,9 +244,10 @@ static inline Error tiny_read(void *file, uint64_t offset, void *out, size_t byt
     return OK;
 }
 
-/* Reads bytes[0..count) as one file, from memory of exactly that size, so that a sanitizer sees every byte too far. */
-static inline Error tiny_parse(const uint8_t *bytes, size_t count, Arena *arena, Gguf *out, CursorPort *port, TinyFile *file,
-                               Why *why)
+/* Reads bytes[0..count) as one file, from memory of exactly that size, so that a sanitizer sees
+ * every byte too far. */
+static inline Error tiny_parse(const uint8_t *bytes, size_t count, Arena *arena, Gguf *out,
+                               CursorPort *port, TinyFile *file, Why *why)
 {
     *file = (TinyFile){bytes, 0, 0};
     *port = (CursorPort){tiny_read, file, count};

@@ -26,7 +26,8 @@ static inline Error tiny_encode_loop(Encoder *e, const Gguf *g, TinyKnot *out, W
         if (wish.kind == ENCODE_DONE) return OK;
         if (wish.kind == ENCODE_READ) {
             const GgufTensor *t = &g->tensors[wish.source];
-            TRY(g->files[t->file].read(g->files[t->file].file, t->offset + wish.offset, wish.buffer, wish.bytes, why));
+            TRY(g->files[t->file].read(g->files[t->file].file, t->offset + wish.offset, wish.buffer,
+                                       wish.bytes, why));
         } else if (wish.kind == ENCODE_WRITE) {
             if (wish.offset != out->used || wish.bytes > encode_file_bytes(e) - out->used) abort();
             memcpy(out->bytes + out->used, wish.buffer, wish.bytes);
@@ -35,7 +36,8 @@ static inline Error tiny_encode_loop(Encoder *e, const Gguf *g, TinyKnot *out, W
     }
 }
 
-static inline Error tiny_encode(const uint8_t *gguf, size_t bytes, unsigned version, TinyKnot *out, Why *why)
+static inline Error tiny_encode(const uint8_t *gguf, size_t bytes, unsigned version, TinyKnot *out,
+                                Why *why)
 {
     void *memory = malloc(TINY_KNOT_ARENA);
     Arena arena = arena_make(memory, TINY_KNOT_ARENA);
@@ -71,11 +73,13 @@ typedef struct TinyParsed {
     Why why;
 } TinyParsed;
 
-static inline Error tiny_knot_parse(const uint8_t *bytes, size_t count, uint64_t file_bytes, TinyParsed *p)
+static inline Error tiny_knot_parse(const uint8_t *bytes, size_t count, uint64_t file_bytes,
+                                    TinyParsed *p)
 {
     uint64_t header = 0;
     memset(p, 0, sizeof *p);
-    TRY(knot_header_bytes(bytes, count < KNOT_PROBE_BYTES ? count : KNOT_PROBE_BYTES, file_bytes, &header, &p->why));
+    TRY(knot_header_bytes(bytes, count < KNOT_PROBE_BYTES ? count : KNOT_PROBE_BYTES, file_bytes,
+                          &header, &p->why));
     if (header > count) return ERR_TRUNCATED;
     size_t n = (size_t)header, memory = knot_arena_bytes(n), scratch = knot_scratch_bytes(n);
     uint8_t *exact = malloc(n);
@@ -91,10 +95,12 @@ static inline Error tiny_knot_parse(const uint8_t *bytes, size_t count, uint64_t
 }
 static inline void tiny_parsed_free(TinyParsed *p) { free(p->memory); }
 
-/* What the early encoder wrote for a version 1 knot: JSON padded with spaces, padded length, payload one byte early. */
+/* What the early encoder wrote for a version 1 knot: JSON padded with spaces, padded length,
+ * payload one byte early. */
 static inline TinyKnot tiny_stale(const TinyKnot *v1)
 {
-    size_t meta = bytes_load32(v1->bytes + 6), payload = (size_t)knot_payload_start(1, meta), padded = meta;
+    size_t meta = bytes_load32(v1->bytes + 6), payload = (size_t)knot_payload_start(1, meta),
+           padded = meta;
     while ((11 + padded) % 4) padded++;
     TinyKnot out = {malloc(v1->used + 8), 0};
     memcpy(out.bytes, v1->bytes, 10 + meta);
