@@ -3,7 +3,7 @@
  *
  * A row of n elements is n / elements blocks of `bytes` bytes, nothing between them; n is a multiple of `elements`.
  * The numbers are GGML's own type numbers, so that a GGUF tensor's type is looked up directly.
- * Source  the block structures of the GGUF format as published with ggml; docs/format/knot.md has the byte tables. */
+ * Source  the block structures of the GGUF format as published with ggml; docs/format/layout.md has the byte tables. */
 #ifndef COBORD_QUANT_BLOCK_H
 #define COBORD_QUANT_BLOCK_H
 

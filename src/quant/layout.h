@@ -5,7 +5,7 @@
  *   x16.1    panels of 16 rows, interleaved in 4-byte groups so that SIMD lanes are rows. The last panel of a matrix
  *            whose row count is no multiple of 16 is filled up with rows of zero bytes.
  *
- * Byte tables per type in docs/format/knot.md. A panel is the unit that kernels read. */
+ * Byte tables per type in docs/format/layout.md. A panel is the unit that kernels read. */
 #ifndef COBORD_QUANT_LAYOUT_H
 #define COBORD_QUANT_LAYOUT_H
 
