@@ -3,12 +3,15 @@
 
 enum { PIN_STEP_BYTES = 1 << 20 };
 
-/* ---- beginning ----------------------------------------------------------------------------------------------- */
+/* ---- beginning
+ * ----------------------------------------------------------------------------------------------- */
 
 static Error begin(Instance *in, bool here, const char *what, uint32_t role)
 {
-    if (in->operation != OPERATION_NONE) return error_why(&in->why, ERR_USAGE, "an operation is still in progress");
-    if (!here) return error_why(&in->why, ERR_NOT_FOUND, "%s %u is not in this instance", what, role);
+    if (in->operation != OPERATION_NONE)
+        return error_why(&in->why, ERR_USAGE, "an operation is still in progress");
+    if (!here)
+        return error_why(&in->why, ERR_NOT_FOUND, "%s %u is not in this instance", what, role);
     return OK;
 }
 
@@ -30,14 +33,19 @@ Error step_begin_embed(Instance *in, uint32_t shard, uint32_t count)
     return OK;
 }
 
-Error step_begin_forward(Instance *in, uint32_t station, uint32_t session, uint32_t position, uint32_t rows)
+Error step_begin_forward(Instance *in, uint32_t station, uint32_t session, uint32_t position,
+                         uint32_t rows)
 {
     Station *s = instance_station(in, station);
     TRY(begin(in, s != NULL, "station", station));
     if (rows > in->plan.chunk)
         return error_why(&in->why, ERR_CAPACITY, "%u rows; a chunk has %u", rows, in->plan.chunk);
     in->sequence = (StationSequence){session, position, rows};
-    StationFrame frame = {.x = in->frame.x, .g = in->frame.g, .rows = rows, .sequences = &in->sequence, .sequence_count = 1};
+    StationFrame frame = {.x = in->frame.x,
+                          .g = in->frame.g,
+                          .rows = rows,
+                          .sequences = &in->sequence,
+                          .sequence_count = 1};
     TRY(station_begin(s, &frame, &parallel_serial, &in->why));
     start(in, OPERATION_STATION, station);
     return OK;
@@ -52,7 +60,8 @@ Error step_begin_logits(Instance *in, uint32_t shard, uint32_t rows)
     return OK;
 }
 
-/* ---- wishes -------------------------------------------------------------------------------------------------- */
+/* ---- wishes
+ * -------------------------------------------------------------------------------------------------- */
 
 /* A range of the payload: into the tile, or, when it is pinned, nothing to copy. */
 static WishKind ask(Instance *in, uint64_t offset, uint64_t bytes)
@@ -100,7 +109,8 @@ static WishKind next_pin(Instance *in)
         return WISH_TILE;
     }
     uint64_t bytes = left < PIN_STEP_BYTES ? left : PIN_STEP_BYTES;
-    in->wish = (Wish){in->knot.payload_offset + in->at_byte, (uint32_t)bytes, in->pinned + in->at_byte};
+    in->wish =
+        (Wish){in->knot.payload_offset + in->at_byte, (uint32_t)bytes, in->pinned + in->at_byte};
     in->at_byte += bytes;
     return WISH_TILE;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bump allocator over memory that the caller owns. Nothing is ever freed singly: an arena is filled once at start
- * (its size known from a plan), or marked and reset around a step. The pure rooms have no other way to get memory.
+/* A bump allocator over memory that the caller owns. Nothing is ever freed singly: an arena is
+ * filled once at start
+ * (its size known from a plan), or marked and reset around a step. The pure rooms have no other
+ * way to get memory.
  *
  *   base [ used ........ | free ........ ] base + size        every allocation starts at a multiple of 64 */
 #ifndef COBORD_BASE_ARENA_H
@@ -19,10 +21,12 @@ typedef struct Arena {
 /* Owner  `memory` stays the caller's. It need not be aligned; up to 63 bytes are lost when it is not. */
 Arena arena_make(void *memory, size_t bytes);
 
-/* `bytes` of zeroed memory, or NULL when they do not fit; the arena is then unchanged. 0 bytes give a valid pointer. */
+/* `bytes` of zeroed memory, or NULL when they do not fit; the arena is then unchanged. 0 bytes
+ * give a valid pointer. */
 void *arena_take(Arena *arena, size_t bytes);
 
-/* The same without zeroing: memory that is written before it is read, and whose pages should not be touched early. */
+/* The same without zeroing: memory that is written before it is read, and whose pages should not
+ * be touched early. */
 void *arena_take_raw(Arena *arena, size_t bytes);
 
 /* count * size, zeroed, with the product checked. */

@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats and kernels are little-endian");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the formats and kernels are little-endian");
 
 static inline uint16_t bytes_load16(const void *p)
 {

@@ -16,33 +16,33 @@
 
 #define MUST_CHECK __attribute__((warn_unused_result))
 
-#define ERROR_LIST(X)                                                                    \
-    X(OK, 0, "ok")                                                                       \
-    X(ERR_INTERNAL, 1, "internal error")                                                 \
-    X(ERR_MEMORY, 2, "not enough memory")                                                \
-    X(ERR_IO, 3, "input or output failed")                                               \
-    X(ERR_NO_SPACE, 4, "no space left")                                                  \
-    X(ERR_CAPACITY, 5, "a fixed buffer is too small")                                    \
-    X(ERR_NOT_AVAILABLE, 6, "not available on this machine")                             \
-    X(ERR_USAGE, 100, "wrong usage")                                                     \
-    X(ERR_FORMAT, 101, "not the expected format")                                        \
-    X(ERR_TRUNCATED, 102, "shorter than it claims")                                      \
-    X(ERR_UNSUPPORTED, 103, "not supported")                                             \
-    X(ERR_MISSING_TENSOR, 104, "a tensor is missing")                                    \
-    X(ERR_TYPE, 105, "a type is wrong or unknown")                                       \
-    X(ERR_SHAPE, 106, "a shape is wrong")                                                \
-    X(ERR_CHECKSUM, 107, "a checksum does not match")                                    \
-    X(ERR_STALE, 108, "written by an early encoder, payload one byte off")               \
-    X(ERR_NOT_FINITE, 109, "a number is not finite")                                     \
-    X(ERR_RANGE, 110, "a value is out of range")                                         \
-    X(ERR_DUPLICATE, 111, "a name appears twice")                                        \
-    X(ERR_NOT_FOUND, 112, "not found")                                                   \
-    X(ERR_TOO_LARGE, 113, "larger than a limit")                                         \
-    X(ERR_PLAN, 114, "the plan does not fit")                                            \
-    X(ERR_POSITION, 115, "a position is not the expected one")                           \
-    X(ERR_SESSION, 116, "the session is not known")                                      \
-    X(ERR_AGAIN, 200, "try again")                                                       \
-    X(ERR_CANCELLED, 201, "cancelled")                                                   \
+#define ERROR_LIST(X)                                                      \
+    X(OK, 0, "ok")                                                         \
+    X(ERR_INTERNAL, 1, "internal error")                                   \
+    X(ERR_MEMORY, 2, "not enough memory")                                  \
+    X(ERR_IO, 3, "input or output failed")                                 \
+    X(ERR_NO_SPACE, 4, "no space left")                                    \
+    X(ERR_CAPACITY, 5, "a fixed buffer is too small")                      \
+    X(ERR_NOT_AVAILABLE, 6, "not available on this machine")               \
+    X(ERR_USAGE, 100, "wrong usage")                                       \
+    X(ERR_FORMAT, 101, "not the expected format")                          \
+    X(ERR_TRUNCATED, 102, "shorter than it claims")                        \
+    X(ERR_UNSUPPORTED, 103, "not supported")                               \
+    X(ERR_MISSING_TENSOR, 104, "a tensor is missing")                      \
+    X(ERR_TYPE, 105, "a type is wrong or unknown")                         \
+    X(ERR_SHAPE, 106, "a shape is wrong")                                  \
+    X(ERR_CHECKSUM, 107, "a checksum does not match")                      \
+    X(ERR_STALE, 108, "written by an early encoder, payload one byte off") \
+    X(ERR_NOT_FINITE, 109, "a number is not finite")                       \
+    X(ERR_RANGE, 110, "a value is out of range")                           \
+    X(ERR_DUPLICATE, 111, "a name appears twice")                          \
+    X(ERR_NOT_FOUND, 112, "not found")                                     \
+    X(ERR_TOO_LARGE, 113, "larger than a limit")                           \
+    X(ERR_PLAN, 114, "the plan does not fit")                              \
+    X(ERR_POSITION, 115, "a position is not the expected one")             \
+    X(ERR_SESSION, 116, "the session is not known")                        \
+    X(ERR_AGAIN, 200, "try again")                                         \
+    X(ERR_CANCELLED, 201, "cancelled")                                     \
     X(ERR_UNREACHABLE, 202, "not reachable")
 
 typedef enum Error {
@@ -71,10 +71,10 @@ _Noreturn void error_abort(const char *file, int line, const char *text);
 #define ASSERT(condition) ((condition) ? (void)0 : error_abort(__FILE__, __LINE__, #condition))
 
 /* Returns from the calling function when `expression` is an error. */
-#define TRY(expression)                                                                  \
-    do {                                                                                 \
-        Error try_error_ = (expression);                                                 \
-        if (try_error_ != OK) return try_error_;                                         \
+#define TRY(expression)                          \
+    do {                                         \
+        Error try_error_ = (expression);         \
+        if (try_error_ != OK) return try_error_; \
     } while (0)
 
 #endif

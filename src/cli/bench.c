@@ -10,13 +10,14 @@
 #include "cli/verbs.h"
 #include "host/memory.h"
 
-static const OptionId bench_options[] = {OPTION_PROMPT, OPTION_GEN, OPTION_BATCH, OPTION_JSON, OPTIONS_ENGINE,
-                                         OPTION_END};
+static const OptionId bench_options[] = {OPTION_PROMPT, OPTION_GEN,     OPTION_BATCH,
+                                         OPTION_JSON,   OPTIONS_ENGINE, OPTION_END};
 static const OptionVerb bench_verb = {
     .name = "bench",
     .usage = "MODEL",
-    .summary = "Measures prefill of --prompt tokens, decode of --gen tokens, and decode of several\n"
-               "sequences at once (--batch), beside the speed at which all weights can be read.",
+    .summary =
+        "Measures prefill of --prompt tokens, decode of --gen tokens, and decode of several\n"
+        "sequences at once (--batch), beside the speed at which all weights can be read.",
     .examples = "  cobord bench qwen2.5-coder-1.5b --threads 2\n"
                 "  cobord bench qwen2.5-coder-1.5b --prompt 512 --gen 64 --batch 1,4,8 --json\n",
     .options = bench_options,
@@ -25,7 +26,12 @@ static const OptionVerb bench_verb = {
     .operand_names = "MODEL",
 };
 
-enum { BENCH_BATCHES_MAX = 16, BENCH_SEQUENCES_MAX = 256, BENCH_PROMPT_DEFAULT = 512, BENCH_GEN_DEFAULT = 64 };
+enum {
+    BENCH_BATCHES_MAX = 16,
+    BENCH_SEQUENCES_MAX = 256,
+    BENCH_PROMPT_DEFAULT = 512,
+    BENCH_GEN_DEFAULT = 64
+};
 
 typedef struct Bench {
     uint32_t prompt, gen;
@@ -36,15 +42,17 @@ typedef struct Bench {
 
 static int read_settings(const Options *o, Bench *b)
 {
-    b->prompt = options_given(o, OPTION_PROMPT) ? (uint32_t)options_count(o, OPTION_PROMPT) : BENCH_PROMPT_DEFAULT;
-    b->gen = options_given(o, OPTION_GEN) ? (uint32_t)options_count(o, OPTION_GEN) : BENCH_GEN_DEFAULT;
+    b->prompt = options_given(o, OPTION_PROMPT) ? (uint32_t)options_count(o, OPTION_PROMPT)
+                                                : BENCH_PROMPT_DEFAULT;
+    b->gen =
+        options_given(o, OPTION_GEN) ? (uint32_t)options_count(o, OPTION_GEN) : BENCH_GEN_DEFAULT;
     b->sequences_max = 1;
     const char *text = options_text(o, OPTION_BATCH);
     if (!text) return 0;
     long count = options_parse_list(text, BENCH_SEQUENCES_MAX, b->batches, BENCH_BATCHES_MAX);
     if (count < 1 || count > BENCH_BATCHES_MAX)
-        return complain_usage("--batch %.60s: give up to %d numbers of 1 to %d, like 1,8", text, BENCH_BATCHES_MAX,
-                              BENCH_SEQUENCES_MAX);
+        return complain_usage("--batch %.60s: give up to %d numbers of 1 to %d, like 1,8", text,
+                              BENCH_BATCHES_MAX, BENCH_SEQUENCES_MAX);
     b->batch_count = (uint32_t)count;
     for (uint32_t i = 0; i < b->batch_count; i++) {
         if (!b->batches[i]) return complain_usage("--batch %.60s: a batch of 0 sequences", text);
@@ -79,9 +87,11 @@ static Error measure_batch(Engine *e, uint32_t sequences, uint32_t steps, double
 static void measure_read(Bench *b, Engine *e)
 {
     uint64_t sum = 0;
-    for (int round = 0; round < 3; round++) { /* the best of three: a neighbour's noise only slows */
+    for (int round = 0; round < 3;
+         round++) { /* the best of three: a neighbour's noise only slows */
         double start = engine_options_seconds();
-        double gbs = (double)engine_read_weights(e, &sum) * 1e-9 / (engine_options_seconds() - start);
+        double gbs =
+            (double)engine_read_weights(e, &sum) * 1e-9 / (engine_options_seconds() - start);
         if (gbs > b->read_gbs) b->read_gbs = gbs;
     }
 }
@@ -102,7 +112,8 @@ static void print_json(const Bench *b, const EngineSession *s)
 {
     const Plan *plan = engine_plan(s->engine);
     yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-    yyjson_mut_val *root = yyjson_mut_obj(doc), *batch = yyjson_mut_arr(doc), *peak = yyjson_mut_arr(doc);
+    yyjson_mut_val *root = yyjson_mut_obj(doc), *batch = yyjson_mut_arr(doc),
+                   *peak = yyjson_mut_arr(doc);
     yyjson_mut_doc_set_root(doc, root);
     yyjson_mut_obj_add_strcpy(doc, root, "model", s->model.file.knot.model.name);
     yyjson_mut_obj_add_real(doc, root, "prefill_tps", b->prefill_tps);
@@ -117,7 +128,7 @@ static void print_json(const Bench *b, const EngineSession *s)
     yyjson_mut_obj_add_val(doc, root, "peak_rss_bytes", peak);
     yyjson_mut_obj_add_real(doc, root, "read_bandwidth_gbs", b->read_gbs);
     yyjson_mut_obj_add_uint(doc, root, "threads", plan->request.workers);
-    yyjson_mut_obj_add_str(doc, root, "isa", isa_name(engine_isa(s->engine)));
+    yyjson_mut_obj_add_str(doc, root, "isa", kernels_isa_name(engine_isa(s->engine)));
     yyjson_mut_obj_add_uint(doc, root, "prompt", b->prompt);
     yyjson_mut_obj_add_uint(doc, root, "gen", b->gen);
     yyjson_mut_obj_add_uint(doc, root, "chunk", plan->chunk);
@@ -133,10 +144,12 @@ static void print_json(const Bench *b, const EngineSession *s)
 static void print_text(const Bench *b, const EngineSession *s)
 {
     const Plan *plan = engine_plan(s->engine);
-    printf("%s, %" PRIu32 " threads, %s, %s\n", s->model.file.knot.model.name, plan->request.workers,
-           isa_name(engine_isa(s->engine)), plan->resident ? "weights resident" : "weights streamed");
+    printf("%s, %" PRIu32 " threads, %s, %s\n", s->model.file.knot.model.name,
+           plan->request.workers, kernels_isa_name(engine_isa(s->engine)),
+           plan->resident ? "weights resident" : "weights streamed");
     printf("read     %8.1f GB/s of weights\n", b->read_gbs);
-    if (b->prompt) printf("prefill  %8.1f tokens/s over %" PRIu32 " tokens\n", b->prefill_tps, b->prompt);
+    if (b->prompt)
+        printf("prefill  %8.1f tokens/s over %" PRIu32 " tokens\n", b->prefill_tps, b->prompt);
     if (b->gen) printf("decode   %8.1f tokens/s over %" PRIu32 " tokens\n", b->decode_tps, b->gen);
     for (uint32_t i = 0; b->gen && i < b->batch_count; i++)
         printf("batch %-3" PRIu32 "%8.1f tokens/s in all\n", b->batches[i], b->batch_tps[i]);
@@ -153,7 +166,9 @@ int cli_bench(int argc, char **argv)
     code = read_settings(&o, &b);
     if (code) return code;
     uint32_t context = b.prompt > b.gen ? b.prompt : b.gen;
-    EngineNeeds needs = {.context = context ? context : 1, .logit_rows = b.sequences_max, .sessions = b.sequences_max};
+    EngineNeeds needs = {.context = context ? context : 1,
+                         .logit_rows = b.sequences_max,
+                         .sessions = b.sequences_max};
     code = engine_options_open(&o, o.operands[0], MODEL_WEIGHTS, &needs, &session);
     if (code) return code;
     Why why = {{0}};

@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 #include "cli/token_lines.h"
 #include "cli/verbs.h"
-#include "host/model_open.h"
+#include "host/open_model.h"
 #include "text/detokenizer.h"
 
 static const OptionId detokenize_options[] = {OPTION_END};
@@ -95,10 +95,10 @@ int cli_detokenize(int argc, char **argv)
     int code;
     if (!options_read(&o, &detokenize_verb, argc, argv, &code)) return code;
     Why why = {{0}};
-    Error error = model_open(o.operands[0], MODEL_TOKENIZER, progress_tell(), &model, &why);
+    Error error = open_model_open(o.operands[0], MODEL_TOKENIZER, progress_tell(), &model, &why);
     progress_end(error == OK);
     if (error != OK) return complain(error, &why, o.operands[0], NULL);
     code = token_lines_each(detokenize_line, model.tokenizer);
-    model_close(&model);
+    open_model_close(&model);
     return code;
 }

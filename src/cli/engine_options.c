@@ -13,7 +13,7 @@
 static bool isa_of_name(const char *name, Isa *out)
 {
     for (Isa isa = ISA_SCALAR; isa < ISAS; isa++)
-        if (strcmp(name, isa_name(isa)) == 0) {
+        if (strcmp(name, kernels_isa_name(isa)) == 0) {
             *out = isa;
             return true;
         }
@@ -51,12 +51,14 @@ static void say_small_pages(double share, const char *model)
     if (share < 0 || share >= 0.5) return;
     fprintf(stderr, "cobord: note: the page cache holds ");
     options_print_safely(stderr, model);
-    fprintf(stderr, " in small pages, which makes streaming slower. Copying the file, or reading it afresh after it left "
-                    "the cache, gives large ones.\n");
+    fprintf(
+        stderr,
+        " in small pages, which makes streaming slower. Copying the file, or reading it afresh after it left "
+        "the cache, gives large ones.\n");
 }
 
-int engine_options_open(const Options *o, const char *model, unsigned what, const EngineNeeds *needs,
-                        EngineSession *out)
+int engine_options_open(const Options *o, const char *model, unsigned what,
+                        const EngineNeeds *needs, EngineSession *out)
 {
     Why why = {{0}};
     EngineOptions options;
@@ -64,7 +66,7 @@ int engine_options_open(const Options *o, const char *model, unsigned what, cons
     stop_install();
     Error error = engine_options_read(o, &options, &why);
     if (error != OK) return complain(error, &why, options_where(o, OPTION_ISA), NULL);
-    error = model_open(model, what, progress_tell(), &out->model, &why);
+    error = open_model_open(model, what, progress_tell(), &out->model, &why);
     progress_end(error == OK);
     if (error != OK) return complain(error, &why, model, NULL);
     if (!options.context) options.context = needs->context;
@@ -83,7 +85,7 @@ int engine_options_open(const Options *o, const char *model, unsigned what, cons
 void engine_options_close(EngineSession *s)
 {
     engine_close(s->engine);
-    model_close(&s->model);
+    open_model_close(&s->model);
 }
 
 double engine_options_seconds(void)

@@ -24,8 +24,8 @@ typedef struct EngineNeeds {
 } EngineNeeds;
 
 /* Opens model and engine; complains on standard error when it cannot. Result  0, or the exit code. */
-int engine_options_open(const Options *options, const char *model, unsigned what, const EngineNeeds *needs,
-                        EngineSession *out);
+int engine_options_open(const Options *options, const char *model, unsigned what,
+                        const EngineNeeds *needs, EngineSession *out);
 void engine_options_close(EngineSession *session);
 
 /* A clock for tokens per second. */

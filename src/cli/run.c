@@ -21,8 +21,8 @@
 #include "text/detokenizer.h"
 #include "text/turns.h"
 
-static const OptionId run_options[] = {OPTION_SYSTEM, OPTION_RAW, OPTION_ESCAPES, OPTIONS_SAMPLER, OPTIONS_ENGINE,
-                                       OPTION_END};
+static const OptionId run_options[] = {OPTION_SYSTEM,   OPTION_RAW,     OPTION_ESCAPES,
+                                       OPTIONS_SAMPLER, OPTIONS_ENGINE, OPTION_END};
 static const OptionVerb run_verb = {
     .name = "run",
     .usage = "MODEL [PROMPT]",
@@ -59,11 +59,13 @@ static Error read_bias(Run *r, const char *text, Why *why)
         char *end;
         unsigned long id = strtoul(text, &end, 10);
         if (end == text || *end != ':' || id > UINT32_MAX)
-            return error_why(why, ERR_USAGE, "--logit-bias: expected ID:BIAS,ID:BIAS at \"%.*s\"", 40, text);
+            return error_why(why, ERR_USAGE, "--logit-bias: expected ID:BIAS,ID:BIAS at \"%.*s\"",
+                             40, text);
         const char *number = end + 1;
         float bias = strtof(number, &end);
         if (end == number || (*end && *end != ',') || !isfinite(bias))
-            return error_why(why, ERR_USAGE, "--logit-bias: expected a number at \"%.*s\"", 40, number);
+            return error_why(why, ERR_USAGE, "--logit-bias: expected a number at \"%.*s\"", 40,
+                             number);
         if (r->params.bias_count == RUN_BIAS_MAX)
             return error_why(why, ERR_USAGE, "--logit-bias: more than %d entries", RUN_BIAS_MAX);
         r->bias[r->params.bias_count++] = (SamplerBias){(uint32_t)id, bias};
@@ -85,10 +87,12 @@ static Error read_params(Run *r, Why *why)
     r->params.frequency_penalty = (float)options_number(o, OPTION_FREQUENCY_PENALTY);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    r->params.seed = options_given(o, OPTION_SEED) ? options_count(o, OPTION_SEED)
-                                                   : (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec;
+    r->params.seed = options_given(o, OPTION_SEED)
+                         ? options_count(o, OPTION_SEED)
+                         : (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec;
     r->params.bias = r->bias;
-    if (options_text(o, OPTION_LOGIT_BIAS)) TRY(read_bias(r, options_text(o, OPTION_LOGIT_BIAS), why));
+    if (options_text(o, OPTION_LOGIT_BIAS))
+        TRY(read_bias(r, options_text(o, OPTION_LOGIT_BIAS), why));
     return sampler_check(&r->params, r->session.model.hyper.vocabulary, why);
 }
 
@@ -112,7 +116,8 @@ static void read_escapes(char *text)
 
 static Error add_turn(Run *r, const char *role, const char *text, size_t bytes, Why *why)
 {
-    if (r->turn_count == RUN_TURNS_MAX) return error_why(why, ERR_CAPACITY, "more than %d turns", RUN_TURNS_MAX);
+    if (r->turn_count == RUN_TURNS_MAX)
+        return error_why(why, ERR_CAPACITY, "more than %d turns", RUN_TURNS_MAX);
     uint8_t *copy = malloc(bytes + 1);
     if (!copy) return error_why(why, ERR_MEMORY, "no memory for a message");
     memcpy(copy, text, bytes);
@@ -136,13 +141,15 @@ static Error encode(Run *r, uint32_t **ids, size_t *count, Why *why)
                                : turns_scratch_bytes(t, r->turns, r->turn_count);
     void *memory = malloc(scratch_bytes);
     *ids = malloc(max * sizeof **ids);
-    Error error = memory && *ids ? OK : error_why(why, ERR_MEMORY, "no memory to tokenize the prompt");
+    Error error =
+        memory && *ids ? OK : error_why(why, ERR_MEMORY, "no memory to tokenize the prompt");
     if (error == OK) {
         Arena scratch = arena_make(memory, scratch_bytes);
         *count = 0;
-        error = raw ? tokenizer_encode(t, last->text, last->bytes, TOKENIZE_SPECIALS | TOKENIZE_BOS, &scratch, *ids, max,
-                                       count, why)
-                    : turns_encode(t, r->turns, r->turn_count, true, &scratch, *ids, max, count, why);
+        error =
+            raw ? tokenizer_encode(t, last->text, last->bytes, TOKENIZE_SPECIALS | TOKENIZE_BOS,
+                                   &scratch, *ids, max, count, why)
+                : turns_encode(t, r->turns, r->turn_count, true, &scratch, *ids, max, count, why);
     }
     free(memory);
     return error;
@@ -222,13 +229,15 @@ static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Timing *timin
 {
     uint32_t context = engine_plan(r->session.engine)->context;
     if (count > context)
-        return error_why(why, ERR_CAPACITY, "the prompt has %zu tokens and the context %u positions", count, context);
+        return error_why(why, ERR_CAPACITY,
+                         "the prompt has %zu tokens and the context %u positions", count, context);
     uint32_t same = keep_common(r, ids, count);
     uint32_t most = options_given(r->options, OPTION_MAX_TOKENS)
-                        ? (uint32_t)options_count(r->options, OPTION_MAX_TOKENS) : UINT32_MAX;
+                        ? (uint32_t)options_count(r->options, OPTION_MAX_TOKENS)
+                        : UINT32_MAX;
     *timing = (Timing){.prompt = (uint32_t)count - same, .start = engine_options_seconds()};
-    TRY(coordinator_start(engine_coordinator(r->session.engine), 0, ids + same, (uint32_t)count - same, most, &r->params,
-                          why));
+    TRY(coordinator_start(engine_coordinator(r->session.engine), 0, ids + same,
+                          (uint32_t)count - same, most, &r->params, why));
     Detokenizer d;
     detokenizer_start(&d, r->session.model.tokenizer, false);
     for (unsigned i = 0; i < r->options->stop_count; i++)
@@ -242,8 +251,10 @@ static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Timing *timin
 static void print_speed(const Timing *t)
 {
     double prompt = t->first - t->start, decode = t->end - t->first;
-    fprintf(stderr, "\n[prompt %" PRIu32 " tokens, %.1f tokens/s; answer %" PRIu32 " tokens, %.1f tokens/s]\n", t->prompt,
-            prompt > 0 ? t->prompt / prompt : 0.0, t->generated,
+    fprintf(stderr,
+            "\n[prompt %" PRIu32 " tokens, %.1f tokens/s; answer %" PRIu32
+            " tokens, %.1f tokens/s]\n",
+            t->prompt, prompt > 0 ? t->prompt / prompt : 0.0, t->generated,
             decode > 0 && t->generated > 1 ? (t->generated - 1) / decode : 0.0);
 }
 
@@ -271,7 +282,8 @@ static Error read_stdin(char **out, size_t *bytes, Why *why)
         if (*bytes < room) break;
         if (room >= RUN_PROMPT_BYTES_MAX) {
             free(text);
-            return error_why(why, ERR_TOO_LARGE, "more than %d bytes on standard input", RUN_PROMPT_BYTES_MAX);
+            return error_why(why, ERR_TOO_LARGE, "more than %d bytes on standard input",
+                             RUN_PROMPT_BYTES_MAX);
         }
         room *= 2;
         char *grown = realloc(text, room);
@@ -335,7 +347,8 @@ static bool chat_turn(Run *r, char *line, size_t system_turns)
         fprintf(stderr, "\n[stopped]\n");
         error = OK;
     }
-    if (error == OK) error = add_turn(r, "assistant", r->answer ? r->answer : "", r->answer_bytes, &why);
+    if (error == OK)
+        error = add_turn(r, "assistant", r->answer ? r->answer : "", r->answer_bytes, &why);
     if (error == OK) return true;
     drop_turns(r, before);
     complain(error, &why, r->options->operands[0], NULL);
@@ -345,7 +358,9 @@ static bool chat_turn(Run *r, char *line, size_t system_turns)
 static void chat(Run *r)
 {
     size_t system_turns = r->turn_count;
-    fprintf(stderr, "%s: context %" PRIu32 " tokens. /new forgets the conversation, /bye or Ctrl-D ends it.\n",
+    fprintf(stderr,
+            "%s: context %" PRIu32
+            " tokens. /new forgets the conversation, /bye or Ctrl-D ends it.\n",
             r->options->operands[0], engine_plan(r->session.engine)->context);
     for (bool more = true; more;) {
         char *line = readline("> ");
@@ -375,7 +390,8 @@ int cli_run(int argc, char **argv)
     int code;
     if (!options_read(&o, &run_verb, argc, argv, &code)) return code;
     r.options = &o;
-    code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS, &(EngineNeeds){0}, &r.session);
+    code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS,
+                               &(EngineNeeds){0}, &r.session);
     if (code) return code;
     code = run_all(&r);
     drop_turns(&r, 0);

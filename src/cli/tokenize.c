@@ -10,7 +10,7 @@
 #include "cli/progress.h"
 #include "cli/token_lines.h"
 #include "cli/verbs.h"
-#include "host/model_open.h"
+#include "host/open_model.h"
 
 static const OptionId tokenize_options[] = {OPTION_JSON_LINES, OPTION_END};
 static const OptionVerb tokenize_verb = {
@@ -96,11 +96,11 @@ int cli_tokenize(int argc, char **argv)
     int code;
     if (!options_read(&o, &tokenize_verb, argc, argv, &code)) return code;
     Why why = {{0}};
-    Error error = model_open(o.operands[0], MODEL_TOKENIZER, progress_tell(), &model, &why);
+    Error error = open_model_open(o.operands[0], MODEL_TOKENIZER, progress_tell(), &model, &why);
     progress_end(error == OK);
     if (error != OK) return complain(error, &why, o.operands[0], NULL);
     code = options_switch(&o, OPTION_JSON_LINES) ? token_lines_each(tokenize_line, model.tokenizer)
                                                  : tokenize_all(model.tokenizer);
-    model_close(&model);
+    open_model_close(&model);
     return code;
 }

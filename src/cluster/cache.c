@@ -25,7 +25,8 @@ Error cache_build(Cache *cache, const CacheConfig *config, Arena *arena)
     cache->block_bytes = cache->layer_bytes * config->layers;
     cache->blocks_per_session = cache_blocks_for(config->context);
     cache->free_list = ARENA_NEW(arena, uint32_t, config->blocks);
-    cache->tables = ARENA_NEW(arena, uint32_t, (size_t)config->sessions * cache->blocks_per_session);
+    cache->tables =
+        ARENA_NEW(arena, uint32_t, (size_t)config->sessions * cache->blocks_per_session);
     cache->lengths = ARENA_NEW(arena, uint32_t, config->sessions);
     cache->memory = arena_take_raw(arena, (size_t)cache_memory_bytes(config));
     if (!cache->free_list || !cache->tables || !cache->lengths || !cache->memory) return ERR_MEMORY;
@@ -38,9 +39,11 @@ Error cache_reserve(Cache *cache, uint32_t session, uint32_t length, Why *why)
 {
     uint32_t have = cache_blocks_for(cache->lengths[session]), need = cache_blocks_for(length);
     if (need > cache->blocks_per_session)
-        return error_why(why, ERR_CAPACITY, "%u positions exceed the context of %u", length, cache->config.context);
+        return error_why(why, ERR_CAPACITY, "%u positions exceed the context of %u", length,
+                         cache->config.context);
     if (need > have && need - have > cache->free_count)
-        return error_why(why, ERR_CAPACITY, "the attention cache is full: %u blocks of 64 positions wanted, %u free",
+        return error_why(why, ERR_CAPACITY,
+                         "the attention cache is full: %u blocks of 64 positions wanted, %u free",
                          need - have, cache->free_count);
     uint32_t *table = cache->tables + (size_t)session * cache->blocks_per_session;
     for (uint32_t i = have; i < need; i++) table[i] = cache->free_list[--cache->free_count];

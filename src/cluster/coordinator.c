@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Rows of prompts beside answers in progress: enough to share the pass over the weights, few enough to keep those fast. */
+/* Rows of prompts beside answers in progress: enough to share the pass over the weights, few
+ * enough to keep those fast. */
 enum { PREFILL_ROWS_BESIDE_DECODE = 64 };
 
 typedef struct Slot {
@@ -28,15 +29,18 @@ struct Coordinator {
 
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-static uint32_t seen_max(const CoordinatorConfig *c) { return min_u32(c->context + 1, SAMPLER_REPEAT_WINDOW_MAX); }
+static uint32_t seen_max(const CoordinatorConfig *c)
+{
+    return min_u32(c->context + 1, SAMPLER_REPEAT_WINDOW_MAX);
+}
 
 uint64_t coordinator_bytes(const CoordinatorConfig *c)
 {
     uint64_t slot = sizeof(Slot) + arena_bytes((c->context + 1) * sizeof(uint32_t)) +
-                    arena_bytes(seen_max(c) * sizeof(SamplerSeen)) + sizeof(StationSequence) + sizeof(CoordinatorPick) +
-                    sizeof(CoordinatorEvent);
-    return arena_bytes(sizeof(Coordinator)) + c->slots * slot + arena_bytes(c->chunk * sizeof(uint32_t)) +
-           6 * ARENA_ALIGN;
+                    arena_bytes(seen_max(c) * sizeof(SamplerSeen)) + sizeof(StationSequence) +
+                    sizeof(CoordinatorPick) + sizeof(CoordinatorEvent);
+    return arena_bytes(sizeof(Coordinator)) + c->slots * slot +
+           arena_bytes(c->chunk * sizeof(uint32_t)) + 6 * ARENA_ALIGN;
 }
 
 Error coordinator_build(const CoordinatorConfig *config, Arena *arena, Coordinator **out, Why *why)
@@ -54,17 +58,21 @@ Error coordinator_build(const CoordinatorConfig *config, Arena *arena, Coordinat
     for (uint32_t i = 0; i < config->slots; i++) {
         c->slots[i].tokens = ARENA_NEW(arena, uint32_t, config->context + 1);
         c->slots[i].seen = ARENA_NEW(arena, SamplerSeen, seen_max(config));
-        if (!c->slots[i].tokens || !c->slots[i].seen) return error_why(why, ERR_MEMORY, "no memory for %u slots", config->slots);
+        if (!c->slots[i].tokens || !c->slots[i].seen)
+            return error_why(why, ERR_MEMORY, "no memory for %u slots", config->slots);
     }
     *out = c;
     return OK;
 }
 
-/* ---- Starting and ending ------------------------------------------------------------------------------------- */
+/* ---- Starting and ending
+ * ------------------------------------------------------------------------------------- */
 
-static Error check_start(const Coordinator *c, uint32_t slot, const uint32_t *ids, uint32_t count, Why *why)
+static Error check_start(const Coordinator *c, uint32_t slot, const uint32_t *ids, uint32_t count,
+                         Why *why)
 {
-    if (slot >= c->config.slots) return error_why(why, ERR_RANGE, "slot %u of %u", slot, c->config.slots);
+    if (slot >= c->config.slots)
+        return error_why(why, ERR_RANGE, "slot %u of %u", slot, c->config.slots);
     const Slot *s = &c->slots[slot];
     if (s->active) return error_why(why, ERR_USAGE, "slot %u is answering", slot);
     for (uint32_t i = 0; i < count; i++)
@@ -72,13 +80,14 @@ static Error check_start(const Coordinator *c, uint32_t slot, const uint32_t *id
             return error_why(why, ERR_RANGE, "token %u at index %u; ids are 0 to %u", ids[i], i,
                              c->config.vocabulary - 1);
     if (count > c->config.context || s->count > c->config.context - count)
-        return error_why(why, ERR_CAPACITY, "%u tokens, and %u said before, exceed the context of %u", count, s->count,
+        return error_why(why, ERR_CAPACITY,
+                         "%u tokens, and %u said before, exceed the context of %u", count, s->count,
                          c->config.context);
     return s->count + count ? OK : error_why(why, ERR_USAGE, "an empty prompt");
 }
 
-Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids, uint32_t count, uint32_t tokens_max,
-                        const SamplerParams *params, Why *why)
+Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids, uint32_t count,
+                        uint32_t tokens_max, const SamplerParams *params, Why *why)
 {
     TRY(sampler_check(params, c->config.vocabulary, why));
     TRY(check_start(c, slot, ids, count, why));
@@ -117,14 +126,18 @@ void coordinator_truncate(Coordinator *c, uint32_t slot, uint32_t count)
     s->active = false;
 }
 
-/* ---- Frames -------------------------------------------------------------------------------------------------- */
+/* ---- Frames
+ * -------------------------------------------------------------------------------------------------- */
 
 static void add_pick(Coordinator *c, uint32_t slot)
 {
     Slot *s = &c->slots[slot];
     CoordinatorPick *p = &c->picks[c->frame.pick_count++];
     *p = (CoordinatorPick){
-        .slot = slot, .row = c->frame.rows - 1, .params = &s->params, .seen = s->seen,
+        .slot = slot,
+        .row = c->frame.rows - 1,
+        .params = &s->params,
+        .seen = s->seen,
         .seen_count = sampler_count(&s->params, s->tokens, s->count, s->seen, seen_max(&c->config)),
         .k = sampler_first_k(&s->params, c->config.vocabulary),
         .wants_sum = sampler_needs_sum(&s->params),
@@ -173,18 +186,22 @@ bool coordinator_frame(Coordinator *c, CoordinatorFrame *frame)
     if (!add_alone(c)) {
         add_slots(c, true, c->config.chunk);
         uint32_t rows = c->frame.rows;
-        add_slots(c, false, rows ? min_u32(c->config.chunk, rows + PREFILL_ROWS_BESIDE_DECODE) : c->config.chunk);
+        add_slots(c, false,
+                  rows ? min_u32(c->config.chunk, rows + PREFILL_ROWS_BESIDE_DECODE)
+                       : c->config.chunk);
     }
     c->turn = (c->turn + 1) % c->config.slots;
     *frame = c->frame;
     return frame->rows > 0;
 }
 
-Error coordinator_give_top(Coordinator *c, CoordinatorPick *pick, const SamplerCandidate *candidates, uint32_t count,
-                           bool complete, const LogSum *sum, Why *why)
+Error coordinator_give_top(Coordinator *c, CoordinatorPick *pick,
+                           const SamplerCandidate *candidates, uint32_t count, bool complete,
+                           const LogSum *sum, Why *why)
 {
     SamplerResult result;
-    TRY(sampler_pick(pick->params, candidates, count, complete, sum, c->slots[pick->slot].count, &result, why));
+    TRY(sampler_pick(pick->params, candidates, count, complete, sum, c->slots[pick->slot].count,
+                     &result, why));
     pick->picked = result.verdict == SAMPLER_TOKEN;
     if (pick->picked) pick->token = result.id;
     else pick->k = result.wants_k;
@@ -212,7 +229,8 @@ static bool end_rows(Coordinator *c, const StationSequence *q, CoordinatorEvent 
         s->tokens_left--;
         event->has_token = true;
     }
-    event->ended = s->active && (s->count > c->config.context || (s->tokens_left == 0 && (pick || s->fed == s->count)));
+    event->ended = s->active && (s->count > c->config.context ||
+                                 (s->tokens_left == 0 && (pick || s->fed == s->count)));
     if (event->ended) s->active = false;
     return event->has_token || event->ended;
 }
@@ -220,7 +238,8 @@ static bool end_rows(Coordinator *c, const StationSequence *q, CoordinatorEvent 
 const CoordinatorEvent *coordinator_end_frame(Coordinator *c, uint32_t *count)
 {
     *count = 0;
-    for (uint32_t i = 0; i < c->frame.sequence_count; i++) *count += end_rows(c, &c->sequences[i], &c->events[*count]);
+    for (uint32_t i = 0; i < c->frame.sequence_count; i++)
+        *count += end_rows(c, &c->sequences[i], &c->events[*count]);
     return c->events;
 }
 
@@ -234,7 +253,8 @@ const CoordinatorEvent *coordinator_fail_frame(Coordinator *c, Error error, uint
         s->fed = min_u32(s->fed, c->sequences[i].position);
         if (!only) continue;
         s->active = false;
-        c->events[(*count)++] = (CoordinatorEvent){.slot = c->sequences[i].session, .ended = true, .error = error};
+        c->events[(*count)++] =
+            (CoordinatorEvent){.slot = c->sequences[i].session, .ended = true, .error = error};
     }
     return c->events;
 }

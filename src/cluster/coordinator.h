@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many conversations' way through the cluster, one frame after the other. A slot is one conversation; its number is its
+/* Many conversations' way through the cluster, one frame after the other. A slot is one
+ * conversation; its number is its
  * session on every station. A frame mixes one row of each answer in progress with a chunk of prompts:
  *
  *   slot 0  decode   [id]                  one row            -> pick
@@ -7,10 +8,12 @@
  *   slot 1  prefill  [id id id id ...]     what is left       -> pick when the prompt ends here
  *
  *   coordinator_frame --> host: embed, forward, head of the picks' rows, adjust
- *                         for each pick: TOP k of every shard, merged --> coordinator_give_top, again while it wants more
+ *                         for each pick: TOP k of every shard, merged --> coordinator_give_top,
+ * again while it wants more
  *   coordinator_end_frame --> events: one token of each pick, ends
  *
- *   slot:  FREE --start--> ACTIVE --(tokens spent, context full, coordinator_stop, failure)--> FREE, its tokens kept
+ *   slot:  FREE --start--> ACTIVE --(tokens spent, context full, coordinator_stop, failure)-->
+ * FREE, its tokens kept
  *
  * Invariants
  *   1. tokens[0 .. fed) of a slot have been forwarded: the stations' session is `fed` positions long.
@@ -25,7 +28,7 @@
 
 typedef struct CoordinatorConfig {
     uint32_t vocabulary, context;
-    uint32_t chunk;      /* rows of a frame */
+    uint32_t chunk; /* rows of a frame */
     uint32_t slots;
     uint32_t logit_rows; /* picks of a frame */
 } CoordinatorConfig;
@@ -62,24 +65,30 @@ typedef struct CoordinatorEvent {
 typedef struct Coordinator Coordinator;
 
 uint64_t coordinator_bytes(const CoordinatorConfig *config);
-MUST_CHECK Error coordinator_build(const CoordinatorConfig *config, Arena *arena, Coordinator **out, Why *why);
+MUST_CHECK Error coordinator_build(const CoordinatorConfig *config, Arena *arena, Coordinator **out,
+                                   Why *why);
 
 /* Appends `ids` to what was said in a free slot, and asks for at most `tokens_max` more (0: prefill only).
  * Owner  copies ids and params, borrows params->bias until the end.
- * Errors  ERR_RANGE (an id, a parameter, the slot), ERR_CAPACITY (longer than the context), ERR_USAGE (nothing said at
+ * Errors  ERR_RANGE (an id, a parameter, the slot), ERR_CAPACITY (longer than the context),
+ * ERR_USAGE (nothing said at
  *         all, or the slot is active). */
-MUST_CHECK Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids, uint32_t count,
-                                   uint32_t tokens_max, const SamplerParams *params, Why *why);
+MUST_CHECK Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids,
+                                   uint32_t count, uint32_t tokens_max, const SamplerParams *params,
+                                   Why *why);
 
 /* The next frame; false when no slot is active. Valid until coordinator_end_frame or coordinator_fail_frame. */
 bool coordinator_frame(Coordinator *c, CoordinatorFrame *frame);
-/* Candidates for a pick: sets `picked` and `token`, or a larger `k`. `complete`: they are the whole vocabulary; `sum` may
+/* Candidates for a pick: sets `picked` and `token`, or a larger `k`. `complete`: they are the
+ * whole vocabulary; `sum` may
  * be NULL when it was not wanted. Errors  ERR_NOT_FINITE. */
-MUST_CHECK Error coordinator_give_top(Coordinator *c, CoordinatorPick *pick, const SamplerCandidate *candidates,
-                                      uint32_t count, bool complete, const LogSum *sum, Why *why);
+MUST_CHECK Error coordinator_give_top(Coordinator *c, CoordinatorPick *pick,
+                                      const SamplerCandidate *candidates, uint32_t count,
+                                      bool complete, const LogSum *sum, Why *why);
 /* The frame was carried out. Result  events, one a slot at most; valid until the next frame. */
 const CoordinatorEvent *coordinator_end_frame(Coordinator *c, uint32_t *count);
-/* The frame failed. Result  the end of its slot when it had only one; else none, and its slots go on one by one. */
+/* The frame failed. Result  the end of its slot when it had only one; else none, and its slots go
+ * on one by one. */
 const CoordinatorEvent *coordinator_fail_frame(Coordinator *c, Error error, uint32_t *count);
 
 /* Ends a slot's answer between frames; nothing when it is free. */

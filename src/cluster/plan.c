@@ -16,7 +16,8 @@ Error plan_station_range(uint32_t layers, uint32_t count, uint32_t index, PhaseR
 {
     uint32_t phases = layers * PHASES;
     if (!count || count > phases || index >= count)
-        return error_why(why, ERR_RANGE, "%u stations for %u layers; 1 to %u are possible", count, layers, phases);
+        return error_why(why, ERR_RANGE, "%u stations for %u layers; 1 to %u are possible", count,
+                         layers, phases);
     uint32_t unit = count <= layers ? PHASES : 1, units = phases / unit;
     uint32_t size = units / count, more = units % count;
     uint32_t first = index * size + min_u32(index, more);
@@ -28,10 +29,18 @@ StationConfig plan_station_config(const Plan *plan, uint32_t station)
 {
     const PlanRequest *r = &plan->request;
     return (StationConfig){
-        .knot = r->knot, .hyper = r->hyper, .range = plan->role[station].range, .cache = r->cache,
-        .rows_max = plan->chunk, .sessions_max = r->sessions, .context = plan->context,
-        .blocks = r->sessions * cache_blocks_for(plan->context), .workers = r->workers, .tile_bytes_max = plan->tile_bytes_max,
-        .kernels = r->kernels, .ops = r->ops,
+        .knot = r->knot,
+        .hyper = r->hyper,
+        .range = plan->role[station].range,
+        .cache = r->cache,
+        .rows_max = plan->chunk,
+        .sessions_max = r->sessions,
+        .context = plan->context,
+        .blocks = r->sessions * cache_blocks_for(plan->context),
+        .workers = r->workers,
+        .tile_bytes_max = plan->tile_bytes_max,
+        .kernels = r->kernels,
+        .ops = r->ops,
     };
 }
 
@@ -40,8 +49,13 @@ ShardConfig plan_shard_config(const Plan *plan, uint32_t shard)
     const PlanRequest *r = &plan->request;
     const PlanRole *role = &plan->role[r->stations + shard];
     return (ShardConfig){
-        .knot = r->knot, .hyper = r->hyper, .id_first = role->id_first, .id_last = role->id_last,
-        .rows_max = plan->logit_rows, .workers = r->workers, .tile_bytes_max = plan->tile_bytes_max,
+        .knot = r->knot,
+        .hyper = r->hyper,
+        .id_first = role->id_first,
+        .id_last = role->id_last,
+        .rows_max = plan->logit_rows,
+        .workers = r->workers,
+        .tile_bytes_max = plan->tile_bytes_max,
         .kernels = r->kernels,
     };
 }
@@ -49,16 +63,19 @@ ShardConfig plan_shard_config(const Plan *plan, uint32_t shard)
 CoordinatorConfig plan_coordinator_config(const Plan *plan)
 {
     const PlanRequest *r = &plan->request;
-    return (CoordinatorConfig){.vocabulary = r->hyper->vocabulary, .context = plan->context, .chunk = plan->chunk,
-                               .slots = r->sessions, .logit_rows = plan->logit_rows};
+    return (CoordinatorConfig){.vocabulary = r->hyper->vocabulary,
+                               .context = plan->context,
+                               .chunk = plan->chunk,
+                               .slots = r->sessions,
+                               .logit_rows = plan->logit_rows};
 }
 
 static Error cut_roles(Plan *plan, Why *why)
 {
     const PlanRequest *r = &plan->request;
     if (r->stations > PLAN_ROLES_MAX || r->shards > PLAN_ROLES_MAX - r->stations)
-        return error_why(why, ERR_RANGE, "%u stations and %u shards; together at most %u", r->stations, r->shards,
-                         PLAN_ROLES_MAX);
+        return error_why(why, ERR_RANGE, "%u stations and %u shards; together at most %u",
+                         r->stations, r->shards, PLAN_ROLES_MAX);
     plan->role_count = r->stations + r->shards;
     for (uint32_t i = 0; i < r->stations; i++) {
         PlanRole *role = &plan->role[i];
@@ -74,7 +91,8 @@ static Error cut_roles(Plan *plan, Why *why)
     return OK;
 }
 
-/* ---- Sizes for one choice of context, chunk and tile --------------------------------------------------------- */
+/* ---- Sizes for one choice of context, chunk and tile
+ * --------------------------------------------------------- */
 
 static Error size_station(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
 {
@@ -86,8 +104,9 @@ static Error size_station(const Plan *plan, uint32_t i, PlanRole *role, Why *why
     role->scratch_bytes = sizes.scratch_bytes;
     role->weight_bytes = sizes.weight_bytes;
     role->logits_bytes = 0;
-    role->window_bytes = max_u64(min_u64(plan->window_bytes, sizes.widest_phase_bytes + 2 * PAGE_BYTES),
-                                 sizes.widest_panel_bytes + 2 * PAGE_BYTES);
+    role->window_bytes =
+        max_u64(min_u64(plan->window_bytes, sizes.widest_phase_bytes + 2 * PAGE_BYTES),
+                sizes.widest_panel_bytes + 2 * PAGE_BYTES);
     return OK;
 }
 
@@ -111,17 +130,20 @@ static Error size_shard(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
 static uint64_t frame_bytes(const Plan *plan)
 {
     const Hyper *h = plan->request.hyper;
-    uint64_t floats = (uint64_t)plan->chunk * (2u * h->hidden + h->ffn) + (uint64_t)plan->logit_rows * h->hidden;
+    uint64_t floats =
+        (uint64_t)plan->chunk * (2u * h->hidden + h->ffn) + (uint64_t)plan->logit_rows * h->hidden;
     uint64_t bytes = floats * sizeof(float) + 8 * ARENA_ALIGN;
     if (!plan->request.solo) return bytes;
     CoordinatorConfig coordinator = plan_coordinator_config(plan);
-    return bytes + 3 * (uint64_t)h->vocabulary * sizeof(SamplerCandidate) + coordinator_bytes(&coordinator);
+    return bytes + 3 * (uint64_t)h->vocabulary * sizeof(SamplerCandidate) +
+           coordinator_bytes(&coordinator);
 }
 
 uint64_t plan_scratch_bytes(const Plan *plan)
 {
     uint64_t most = 0;
-    for (uint32_t i = 0; i < plan->role_count; i++) most = max_u64(most, plan->role[i].scratch_bytes);
+    for (uint32_t i = 0; i < plan->role_count; i++)
+        most = max_u64(most, plan->role[i].scratch_bytes);
     return most;
 }
 
@@ -137,8 +159,9 @@ static void add_role(PlanRole *sum, const PlanRole *role)
 
 static void total_role(PlanRole *role)
 {
-    role->total_bytes = role->process_bytes + role->floor_bytes + role->window_bytes + role->scratch_bytes +
-                        role->logits_bytes + role->cache_bytes + role->pinned_bytes;
+    role->total_bytes = role->process_bytes + role->floor_bytes + role->window_bytes +
+                        role->scratch_bytes + role->logits_bytes + role->cache_bytes +
+                        role->pinned_bytes;
 }
 
 /* Fills every role and the sum; the largest process is what the budget is compared with. */
@@ -149,7 +172,8 @@ static Error size_roles(Plan *plan, uint64_t *largest, Why *why)
     *largest = 0;
     for (uint32_t i = 0; i < plan->role_count; i++) {
         PlanRole *role = &plan->role[i];
-        TRY(role->is_shard ? size_shard(plan, i - r->stations, role, why) : size_station(plan, i, role, why));
+        TRY(role->is_shard ? size_shard(plan, i - r->stations, role, why)
+                           : size_station(plan, i, role, why));
         add_role(&plan->sum, role);
         if (r->solo) continue;
         role->process_bytes = r->process_bytes;
@@ -163,7 +187,8 @@ static Error size_roles(Plan *plan, uint64_t *largest, Why *why)
     return OK;
 }
 
-/* ---- Choosing ------------------------------------------------------------------------------------------------ */
+/* ---- Choosing
+ * ------------------------------------------------------------------------------------------------ */
 
 static const PlanRole *largest_role(const Plan *plan)
 {
@@ -181,12 +206,13 @@ static Error refuse(const Plan *plan, Why *why)
 {
     const PlanRole *w = largest_role(plan);
 #define M(x) mib(x), tenth(x)
-    return error_why(why, ERR_PLAN,
-                     "process %u.%u + floor %u.%u + window %u.%u + activations %u.%u (chunk %u) + logits %u.%u + "
-                     "attention cache %u.%u (context %u) = %u.%u MiB, more than the %u.%u MiB allowed",
-                     M(w->process_bytes), M(w->floor_bytes), M(w->window_bytes), M(w->scratch_bytes), plan->chunk,
-                     M(w->logits_bytes), M(w->cache_bytes), plan->context, M(w->total_bytes),
-                     M(plan->request.memory_bytes));
+    return error_why(
+        why, ERR_PLAN,
+        "process %u.%u + floor %u.%u + window %u.%u + activations %u.%u (chunk %u) + logits %u.%u + "
+        "attention cache %u.%u (context %u) = %u.%u MiB, more than the %u.%u MiB allowed",
+        M(w->process_bytes), M(w->floor_bytes), M(w->window_bytes), M(w->scratch_bytes),
+        plan->chunk, M(w->logits_bytes), M(w->cache_bytes), plan->context, M(w->total_bytes),
+        M(plan->request.memory_bytes));
 #undef M
 }
 
@@ -206,7 +232,8 @@ static Error choose_chunk(Plan *plan, Why *why)
         TRY(size_roles(plan, &largest, why));
         const PlanRole *w = largest_role(plan);
         uint64_t others = w->total_bytes - w->scratch_bytes;
-        uint64_t free_bytes = others < plan->request.memory_bytes ? plan->request.memory_bytes - others : 0;
+        uint64_t free_bytes =
+            others < plan->request.memory_bytes ? plan->request.memory_bytes - others : 0;
         if (w->scratch_bytes <= free_bytes / 4) return OK;
     }
     return OK;
@@ -231,7 +258,8 @@ static Error choose_context(Plan *plan, uint32_t limit, Why *why)
 static void choose_window(Plan *plan)
 {
     uint64_t budget = plan->request.memory_bytes;
-    plan->window_bytes = max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, budget / 8) / PAGE_BYTES * PAGE_BYTES);
+    plan->window_bytes =
+        max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, budget / 8) / PAGE_BYTES * PAGE_BYTES);
     plan->tile_bytes_max = plan->window_bytes - 2 * PAGE_BYTES;
 }
 
@@ -255,7 +283,8 @@ static void choose_pinned(Plan *plan)
         bool all = others + role->weight_bytes <= r->memory_bytes;
         if (all) role->window_bytes = 0;
         role->pinned_bytes = all ? role->weight_bytes : r->memory_bytes - role->total_bytes;
-        if (!all && role->pinned_bytes > role->weight_bytes) role->pinned_bytes = role->weight_bytes;
+        if (!all && role->pinned_bytes > role->weight_bytes)
+            role->pinned_bytes = role->weight_bytes;
         total_role(role);
     }
     if (!r->solo) return;
@@ -277,8 +306,9 @@ Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
     plan->request = *request;
     if (!request->sessions) plan->request.sessions = 1;
     if (request->context > STATION_CONTEXT_MAX || plan->request.sessions > STATION_SESSIONS_MAX)
-        return error_why(why, ERR_RANGE, "a context of %u for %u sequences; at most %u for %u", request->context,
-                         request->sessions, STATION_CONTEXT_MAX, STATION_SESSIONS_MAX);
+        return error_why(why, ERR_RANGE, "a context of %u for %u sequences; at most %u for %u",
+                         request->context, request->sessions, STATION_CONTEXT_MAX,
+                         STATION_SESSIONS_MAX);
     plan->resident = false;
     plan->pinned_bytes = 0;
     TRY(cut_roles(plan, why));
@@ -297,7 +327,8 @@ Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
     return OK;
 }
 
-void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations, uint32_t *shards)
+void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations,
+                        uint32_t *shards)
 {
     const KnotTensor *head = knot_find(knot, "output_weight");
     if (!head) head = knot_find(knot, "token_embd_weight");

@@ -4,10 +4,13 @@
  *   solo     every role in one process: the roles share one window and one scratch, the budget bounds their sum
  *   cluster  one process a role: the budget bounds each
  *
- *   process + floor + window + scratch (activations of a chunk) + logits + attention cache (+ pinned weights) <= budget
+ *   process + floor + window + scratch (activations of a chunk) + logits + attention cache (+
+ * pinned weights) <= budget
  *
- * Weights that fit beside all that are pinned: a prefix of the payload in file order, which is execution order in v2.
- * Sizes that depend on the request are chosen in this order: context when it is given, chunk, context when it is not, pinned weights. */
+ * Weights that fit beside all that are pinned: a prefix of the payload in file order, which is
+ * execution order in v2.
+ * Sizes that depend on the request are chosen in this order: context when it is given, chunk,
+ * context when it is not, pinned weights. */
 #ifndef COBORD_CLUSTER_PLAN_H
 #define COBORD_CLUSTER_PLAN_H
 
@@ -40,10 +43,11 @@ typedef struct PlanRequest {
 
 typedef struct PlanRole {
     bool is_shard;
-    PhaseRange range;          /* station */
+    PhaseRange range;           /* station */
     uint32_t id_first, id_last; /* shard */
-    uint64_t process_bytes, floor_bytes, window_bytes, scratch_bytes, logits_bytes, cache_bytes, pinned_bytes;
-    uint64_t weight_bytes;     /* what it would be resident with */
+    uint64_t process_bytes, floor_bytes, window_bytes, scratch_bytes, logits_bytes, cache_bytes,
+        pinned_bytes;
+    uint64_t weight_bytes; /* what it would be resident with */
     uint64_t total_bytes;
 } PlanRole;
 
@@ -56,18 +60,20 @@ typedef struct Plan {
     bool resident;           /* nothing is streamed */
     uint32_t role_count;     /* stations, then shards */
     PlanRole role[PLAN_ROLES_MAX];
-    PlanRole sum;            /* solo: the whole process */
+    PlanRole sum; /* solo: the whole process */
 } Plan;
 
 /* The range of station `index` of `count`: whole layers when there are enough, the remainder to the first.
  * Errors  ERR_RANGE when count is 0 or exceeds the number of phases. */
-MUST_CHECK Error plan_station_range(uint32_t layers, uint32_t count, uint32_t index, PhaseRange *out, Why *why);
+MUST_CHECK Error plan_station_range(uint32_t layers, uint32_t count, uint32_t index,
+                                    PhaseRange *out, Why *why);
 
 /* Errors  ERR_PLAN (the Why is the sum), ERR_RANGE, ERR_MISSING_TENSOR, ERR_SHAPE. */
 MUST_CHECK Error plan_make(const PlanRequest *request, Plan *out, Why *why);
 
 /* Splits `workers` processes into stations and shards by the bytes each side has to hold. */
-void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations, uint32_t *shards);
+void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations,
+                        uint32_t *shards);
 
 /* The scratch that the roles of a solo process share. */
 uint64_t plan_scratch_bytes(const Plan *plan);

@@ -23,11 +23,12 @@ struct Shard {
     uint32_t rows, row_at; /* hidden rows; next head row, from id_first */
 };
 
-Error shard_range(uint32_t vocabulary, uint32_t count, uint32_t index, uint32_t *id_first, uint32_t *id_last, Why *why)
+Error shard_range(uint32_t vocabulary, uint32_t count, uint32_t index, uint32_t *id_first,
+                  uint32_t *id_last, Why *why)
 {
     if (!count || count > vocabulary || count > SHARDS_MAX || index >= count)
-        return error_why(why, ERR_RANGE, "%u shards for a vocabulary of %u; 1 to %u are possible", count, vocabulary,
-                         vocabulary < SHARDS_MAX ? vocabulary : SHARDS_MAX);
+        return error_why(why, ERR_RANGE, "%u shards for a vocabulary of %u; 1 to %u are possible",
+                         count, vocabulary, vocabulary < SHARDS_MAX ? vocabulary : SHARDS_MAX);
     uint32_t size = vocabulary / count, more = vocabulary % count;
     *id_first = index * size + (index < more ? index : more);
     *id_last = *id_first + size + (index < more);
@@ -41,10 +42,12 @@ static Error resolve(const ShardConfig *c, Shard *s, Why *why)
 {
     *s = (Shard){.config = *c};
     if (c->id_first >= c->id_last || c->id_last > c->hyper->vocabulary)
-        return error_why(why, ERR_RANGE, "ids %u to %u of a vocabulary of %u", c->id_first, c->id_last,
-                         c->hyper->vocabulary);
-    if (!c->rows_max || c->rows_max > SHARD_ROWS_MAX || !c->workers || c->workers > PARALLEL_WORKERS_MAX)
-        return error_why(why, ERR_RANGE, "%u rows, %u threads for a shard", c->rows_max, c->workers);
+        return error_why(why, ERR_RANGE, "ids %u to %u of a vocabulary of %u", c->id_first,
+                         c->id_last, c->hyper->vocabulary);
+    if (!c->rows_max || c->rows_max > SHARD_ROWS_MAX || !c->workers ||
+        c->workers > PARALLEL_WORKERS_MAX)
+        return error_why(why, ERR_RANGE, "%u rows, %u threads for a shard", c->rows_max,
+                         c->workers);
     s->embedding = knot_find(c->knot, "token_embd_weight");
     if (!s->embedding) return error_why(why, ERR_MISSING_TENSOR, "token_embd_weight is missing");
     s->head = knot_find(c->knot, "output_weight");
@@ -54,16 +57,19 @@ static Error resolve(const ShardConfig *c, Shard *s, Why *why)
                          layout_name(s->embedding->layout));
     if (s->head->cols != c->hyper->hidden || s->head->rows < c->hyper->vocabulary ||
         s->embedding->cols != c->hyper->hidden || s->embedding->rows < c->hyper->vocabulary)
-        return error_why(why, ERR_SHAPE, "%s is %u x %u; at least %u x %u are needed", s->head->name, s->head->rows,
-                         s->head->cols, c->hyper->vocabulary, c->hyper->hidden);
+        return error_why(why, ERR_SHAPE, "%s is %u x %u; at least %u x %u are needed",
+                         s->head->name, s->head->rows, s->head->cols, c->hyper->vocabulary,
+                         c->hyper->hidden);
     TRY(block_row_bytes(s->embedding->type, s->embedding->cols, &s->embedding_row_bytes, why));
     bool panels = s->head->layout == LAYOUT_X16;
     s->head_unit_rows = panels ? PANEL_ROWS : 1;
     TRY(panels ? layout_panel_bytes(s->head->type, s->head->cols, &s->head_unit_bytes, why)
                : block_row_bytes(s->head->type, s->head->cols, &s->head_unit_bytes, why));
-    s->activation_stride = kernels_activation_row_bytes(kernels_activation_form(s->head->type), s->head->cols);
+    s->activation_stride =
+        kernels_activation_row_bytes(kernels_activation_form(s->head->type), s->head->cols);
     if (!s->activation_stride)
-        return error_why(why, ERR_SHAPE, "%s: %u columns do not fit its type", s->head->name, s->head->cols);
+        return error_why(why, ERR_SHAPE, "%s: %u columns do not fit its type", s->head->name,
+                         s->head->cols);
     s->panel_bytes = kernels_matmul_scratch_bytes(s->head->type, s->head->layout, s->head->cols);
     return OK;
 }
@@ -77,8 +83,8 @@ Error shard_sizes(const ShardConfig *c, ShardSizes *out, Why *why)
     *out = (ShardSizes){
         .floor_bytes = arena_bytes(sizeof(Shard)) + ARENA_ALIGN,
         .logits_bytes = arena_bytes((size_t)c->rows_max * slice(c) * sizeof(float)),
-        .scratch_bytes = arena_bytes(c->rows_max * s.activation_stride) + arena_bytes(c->workers * s.panel_bytes) +
-                         ARENA_ALIGN,
+        .scratch_bytes = arena_bytes(c->rows_max * s.activation_stride) +
+                         arena_bytes(c->workers * s.panel_bytes) + ARENA_ALIGN,
         .widest_panel_bytes = panel,
         .weight_bytes = units * s.head_unit_bytes,
     };
@@ -102,9 +108,13 @@ Error shard_build(const ShardConfig *c, Arena *arena, void *scratch, Shard **out
     return OK;
 }
 
-/* ---- Embedding ----------------------------------------------------------------------------------------------- */
+/* ---- Embedding
+ * ----------------------------------------------------------------------------------------------- */
 
-static bool owns(const Shard *s, uint32_t id) { return id >= s->config.id_first && id < s->config.id_last; }
+static bool owns(const Shard *s, uint32_t id)
+{
+    return id >= s->config.id_first && id < s->config.id_last;
+}
 
 static void embed_skip_foreign(Shard *s)
 {
@@ -147,13 +157,15 @@ static Error embed_give(Shard *s, const uint8_t *row, Why *why)
     return OK;
 }
 
-/* ---- Logits -------------------------------------------------------------------------------------------------- */
+/* ---- Logits
+ * -------------------------------------------------------------------------------------------------- */
 
 Error shard_begin_logits(Shard *s, const float *hidden, uint32_t rows, Why *why)
 {
     s->work = WORK_NONE;
     if (rows > s->config.rows_max)
-        return error_why(why, ERR_CAPACITY, "%u rows; a shard takes %u at once", rows, s->config.rows_max);
+        return error_why(why, ERR_CAPACITY, "%u rows; a shard takes %u at once", rows,
+                         s->config.rows_max);
     ActivationForm form = kernels_activation_form(s->head->type);
     for (uint32_t r = 0; r < rows; r++)
         s->config.kernels->quantize[form](hidden + (size_t)r * s->head->cols, s->head->cols,
@@ -168,7 +180,8 @@ static void wish_head(const Shard *s, ShardWish *wish)
 {
     uint32_t first = s->config.id_first + s->row_at, left = s->config.id_last - first;
     uint32_t unit = s->head_unit_rows, in_unit = first % unit;
-    uint64_t units = s->config.tile_bytes_max ? s->config.tile_bytes_max / s->head_unit_bytes : UINT32_MAX;
+    uint64_t units =
+        s->config.tile_bytes_max ? s->config.tile_bytes_max / s->head_unit_bytes : UINT32_MAX;
     if (unit == 1 && units > PANEL_ROWS) units -= units % PANEL_ROWS;
     if (!units) units = 1;
     uint64_t rows = units * unit - in_unit;
@@ -185,7 +198,8 @@ static Error check_logits(const Shard *s, const ShardWish *wish, Why *why)
         const float *row = shard_logits(s, r) + s->row_at;
         for (uint32_t i = 0; i < wish->row_count; i++)
             if (row[i] - row[i] != 0)
-                return error_why(why, ERR_NOT_FINITE, "output head, tensor %s: the logit of id %u is not finite",
+                return error_why(why, ERR_NOT_FINITE,
+                                 "output head, tensor %s: the logit of id %u is not finite",
                                  s->head->name, wish->row_first + i);
     }
     return OK;
@@ -196,11 +210,19 @@ static Error logits_give(Shard *s, const uint8_t *tile, const Parallel *parallel
     ShardWish wish;
     wish_head(s, &wish);
     MatmulTile job = {
-        .type = s->head->type, .layout = s->head->layout, .cols = s->head->cols,
-        .tile = tile, .row_first = wish.row_first, .row_count = wish.row_count,
-        .activations = s->activations, .activation_stride = s->activation_stride, .tokens = s->rows,
-        .out = s->logits + s->row_at, .out_stride = slice(&s->config),
-        .scratch = s->panel, .scratch_bytes_per_worker = s->panel_bytes,
+        .type = s->head->type,
+        .layout = s->head->layout,
+        .cols = s->head->cols,
+        .tile = tile,
+        .row_first = wish.row_first,
+        .row_count = wish.row_count,
+        .activations = s->activations,
+        .activation_stride = s->activation_stride,
+        .tokens = s->rows,
+        .out = s->logits + s->row_at,
+        .out_stride = slice(&s->config),
+        .scratch = s->panel,
+        .scratch_bytes_per_worker = s->panel_bytes,
     };
     kernels_matmul(s->config.kernels, &job, parallel);
     TRY(check_logits(s, &wish, why));
@@ -209,7 +231,8 @@ static Error logits_give(Shard *s, const uint8_t *tile, const Parallel *parallel
     return OK;
 }
 
-/* ---- Wishes -------------------------------------------------------------------------------------------------- */
+/* ---- Wishes
+ * -------------------------------------------------------------------------------------------------- */
 
 void shard_next(Shard *s, ShardWish *wish)
 {
@@ -226,22 +249,29 @@ void shard_next(Shard *s, ShardWish *wish)
 Error shard_give(Shard *s, const uint8_t *tile, const Parallel *parallel, Why *why)
 {
     ASSERT(s->work != WORK_NONE);
-    Error error = s->work == WORK_EMBED ? embed_give(s, tile, why) : logits_give(s, tile, parallel, why);
+    Error error =
+        s->work == WORK_EMBED ? embed_give(s, tile, why) : logits_give(s, tile, parallel, why);
     if (error != OK) s->work = WORK_NONE;
     return error;
 }
 
-/* ---- Results ------------------------------------------------------------------------------------------------- */
+/* ---- Results
+ * ------------------------------------------------------------------------------------------------- */
 
-const float *shard_logits(const Shard *s, uint32_t row) { return s->logits + (size_t)row * slice(&s->config); }
-
-void shard_adjust(Shard *s, uint32_t row, const SamplerParams *p, const SamplerSeen *seen, uint32_t seen_count)
+const float *shard_logits(const Shard *s, uint32_t row)
 {
-    sampler_adjust(p, seen, seen_count, s->config.id_first, s->logits + (size_t)row * slice(&s->config),
-                   slice(&s->config));
+    return s->logits + (size_t)row * slice(&s->config);
 }
 
-uint32_t shard_top(const Shard *s, uint32_t row, uint32_t k, SamplerCandidate *out, LogSum *sum, float scale)
+void shard_adjust(Shard *s, uint32_t row, const SamplerParams *p, const SamplerSeen *seen,
+                  uint32_t seen_count)
+{
+    sampler_adjust(p, seen, seen_count, s->config.id_first,
+                   s->logits + (size_t)row * slice(&s->config), slice(&s->config));
+}
+
+uint32_t shard_top(const Shard *s, uint32_t row, uint32_t k, SamplerCandidate *out, LogSum *sum,
+                   float scale)
 {
     const float *logits = shard_logits(s, row);
     if (sum) logsum_add(sum, logits, slice(&s->config), scale);

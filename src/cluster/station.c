@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building a station, checking its frames, and the order of its wishes. The arithmetic is in station_compute.c. */
+/* Building a station, checking its frames, and the order of its wishes. The arithmetic is in
+ * station_compute.c. */
 #include "cluster/station_state.h"
 
 static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 static uint32_t layer_first_of(const StationConfig *c) { return phase_layer(c->range.first); }
-static uint32_t layer_last_of(const StationConfig *c) { return (c->range.last + PHASES - 1) / PHASES; }
+static uint32_t layer_last_of(const StationConfig *c)
+{
+    return (c->range.last + PHASES - 1) / PHASES;
+}
 static uint32_t attn_layers(const StationConfig *c)
 {
     return layer_last_of(c) - (c->range.first + PHASES - 1) / PHASES;
@@ -14,28 +18,35 @@ static uint32_t attn_layers(const StationConfig *c)
 
 static CacheConfig cache_config(const StationConfig *c)
 {
-    return (CacheConfig){c->cache, attn_layers(c), c->hyper->kv_heads, c->hyper->head_dim, c->blocks,
-                         c->sessions_max, c->context};
+    return (CacheConfig){c->cache,  attn_layers(c),  c->hyper->kv_heads, c->hyper->head_dim,
+                         c->blocks, c->sessions_max, c->context};
 }
 
 static Error check_config(const StationConfig *c, Why *why)
 {
     if (c->range.first >= c->range.last || c->range.last > c->hyper->layers * PHASES)
-        return error_why(why, ERR_RANGE, "phases %u to %u are not a range of this model", c->range.first, c->range.last);
+        return error_why(why, ERR_RANGE, "phases %u to %u are not a range of this model",
+                         c->range.first, c->range.last);
     if (!c->rows_max || c->rows_max > STATION_ROWS_MAX)
-        return error_why(why, ERR_RANGE, "a chunk of %u rows; 1 to %u are possible", c->rows_max, STATION_ROWS_MAX);
+        return error_why(why, ERR_RANGE, "a chunk of %u rows; 1 to %u are possible", c->rows_max,
+                         STATION_ROWS_MAX);
     if (!c->sessions_max || c->sessions_max > STATION_SESSIONS_MAX)
-        return error_why(why, ERR_RANGE, "%u sessions; 1 to %u are possible", c->sessions_max, STATION_SESSIONS_MAX);
+        return error_why(why, ERR_RANGE, "%u sessions; 1 to %u are possible", c->sessions_max,
+                         STATION_SESSIONS_MAX);
     if (!c->context || c->context > STATION_CONTEXT_MAX)
-        return error_why(why, ERR_RANGE, "a context of %u; 1 to %u are possible", c->context, STATION_CONTEXT_MAX);
+        return error_why(why, ERR_RANGE, "a context of %u; 1 to %u are possible", c->context,
+                         STATION_CONTEXT_MAX);
     if (!ops_cache_block_bytes(c->cache, c->hyper->kv_heads, c->hyper->head_dim))
-        return error_why(why, ERR_SHAPE, "heads of %u do not fit the cache type", c->hyper->head_dim);
+        return error_why(why, ERR_SHAPE, "heads of %u do not fit the cache type",
+                         c->hyper->head_dim);
     if (!c->workers || c->workers > PARALLEL_WORKERS_MAX)
-        return error_why(why, ERR_RANGE, "%u threads; 1 to %u are possible", c->workers, PARALLEL_WORKERS_MAX);
+        return error_why(why, ERR_RANGE, "%u threads; 1 to %u are possible", c->workers,
+                         PARALLEL_WORKERS_MAX);
     return OK;
 }
 
-/* ---- The floor: vectors that stay resident ------------------------------------------------------------------- */
+/* ---- The floor: vectors that stay resident
+ * ------------------------------------------------------------------- */
 
 /* Without an arena only counts bytes; with one also places the vectors. */
 typedef struct FloorSum {
@@ -60,7 +71,8 @@ static float *floor_add(FloorSum *sum, const KnotTensor *tensor)
     return to;
 }
 
-static Error floor_layer(const StationConfig *c, uint32_t layer, FloorSum *sum, LayerFloor *out, Why *why)
+static Error floor_layer(const StationConfig *c, uint32_t layer, FloorSum *sum, LayerFloor *out,
+                         Why *why)
 {
     LayerNorms norms;
     TRY(phase_layer_norms(c->knot, c->hyper, layer, &norms, why));
@@ -93,8 +105,8 @@ static Error output_norm_of(const StationConfig *c, const KnotTensor **out, Why 
     const KnotTensor *t = knot_find(c->knot, "output_norm_weight");
     if (!t) return error_why(why, ERR_MISSING_TENSOR, "output_norm_weight is missing");
     if (t->rows != 1 || t->cols != c->hyper->hidden)
-        return error_why(why, ERR_SHAPE, "output_norm_weight has %u x %u elements; %u are needed", t->rows, t->cols,
-                         c->hyper->hidden);
+        return error_why(why, ERR_SHAPE, "output_norm_weight has %u x %u elements; %u are needed",
+                         t->rows, t->cols, c->hyper->hidden);
     *out = t;
     return OK;
 }
@@ -102,12 +114,14 @@ static Error output_norm_of(const StationConfig *c, const KnotTensor **out, Why 
 static Error phase_plan(const StationConfig *c, PhaseBound phase, PhasePlan *out, Why *why)
 {
     *out = (PhasePlan){0};
-    TRY(phase_matrices(c->knot, c->hyper, phase_layer(phase), phase_of(phase), out->matrix, &out->count, why));
+    TRY(phase_matrices(c->knot, c->hyper, phase_layer(phase), phase_of(phase), out->matrix,
+                       &out->count, why));
     for (uint32_t m = 0; m < out->count; m++) out->bytes += out->matrix[m].weight->bytes;
     return OK;
 }
 
-/* ---- Sizes --------------------------------------------------------------------------------------------------- */
+/* ---- Sizes
+ * --------------------------------------------------------------------------------------------------- */
 
 /* What the widest matrix of the range asks of the buffers. */
 typedef struct Widths {
@@ -128,9 +142,12 @@ static Error widths_of(const StationConfig *c, Widths *w, Why *why)
             uint64_t panel;
             TRY(layout_panel_bytes(t->type, t->cols, &panel, why));
             if (panel > w->panel_tile) w->panel_tile = panel;
-            w->panel = max_size(w->panel, kernels_matmul_scratch_bytes(t->type, t->layout, t->cols));
+            w->panel =
+                max_size(w->panel, kernels_matmul_scratch_bytes(t->type, t->layout, t->cols));
             size_t row = kernels_activation_row_bytes(kernels_activation_form(t->type), t->cols);
-            if (!row) return error_why(why, ERR_SHAPE, "%s: %u columns do not fit its type", t->name, t->cols);
+            if (!row)
+                return error_why(why, ERR_SHAPE, "%s: %u columns do not fit its type", t->name,
+                                 t->cols);
             bool residual = station_wants_residual(phase_of(p), m);
             w->activation = max_size(w->activation, residual ? 2 * row : row);
         }
@@ -141,7 +158,8 @@ static Error widths_of(const StationConfig *c, Widths *w, Why *why)
 static bool has_local_layers(const Hyper *h) { return h->window && h->window_pattern; }
 
 /* Takes every buffer from `arena`; with a NULL arena only sums. Returns the bytes. */
-static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *arena, StationBuffers *b)
+static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *arena,
+                             StationBuffers *b)
 {
     const Hyper *h = c->hyper;
     uint32_t rows = c->rows_max, heads = h->heads * h->head_dim, kv = h->kv_heads * h->head_dim;
@@ -151,19 +169,20 @@ static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *are
     b->at_attended = b->at_v + kv;
     b->work_stride = max_u32(b->at_attended + heads, h->ffn);
     uint32_t together = rows < OPS_ATTENTION_ROWS_MAX ? rows : OPS_ATTENTION_ROWS_MAX;
-    b->attention_floats = ops_attention_rows_scratch_floats(together, h->heads / h->kv_heads, h->head_dim);
+    b->attention_floats =
+        ops_attention_rows_scratch_floats(together, h->heads / h->kv_heads, h->head_dim);
     uint32_t half = h->rope_dim / 2, tables = has_local_layers(h) ? 2 : 1;
     uint64_t sum = 0;
-#define TAKE(field, type, count)                                                   \
-    do {                                                                           \
-        sum += arena_bytes((size_t)(count) * sizeof(type));                        \
+#define TAKE(field, type, count)                                                     \
+    do {                                                                             \
+        sum += arena_bytes((size_t)(count) * sizeof(type));                          \
         if (arena) b->field = arena_take_raw(arena, (size_t)(count) * sizeof(type)); \
     } while (0)
     TAKE(activations, uint8_t, (size_t)rows * w->activation);
     TAKE(work, float, rows * b->work_stride);
     for (uint32_t i = 0; i < tables; i++) {
-        TAKE(cosine[i], float, (size_t)rows * half);
-        TAKE(sine[i], float, (size_t)rows * half);
+        TAKE(cosine[i], float, (size_t)rows *half);
+        TAKE(sine[i], float, (size_t)rows *half);
     }
     TAKE(blocks, const uint8_t *, c->blocks + rows);
     TAKE(row_sequence, uint32_t, rows);
@@ -210,10 +229,13 @@ Error station_sizes(const StationConfig *c, StationSizes *out, Why *why)
     StationBuffers unused;
     uint32_t layers = layer_last_of(c) - layer_first_of(c), phases = c->range.last - c->range.first;
     *out = (StationSizes){
-        .floor_bytes = floor.bytes + arena_bytes(sizeof(Station)) + arena_bytes(layers * sizeof(LayerFloor)) +
-                       arena_bytes(phases * sizeof(PhasePlan)) + arena_bytes(floor.count * sizeof(FloorTensor)) +
+        .floor_bytes = floor.bytes + arena_bytes(sizeof(Station)) +
+                       arena_bytes(layers * sizeof(LayerFloor)) +
+                       arena_bytes(phases * sizeof(PhasePlan)) +
+                       arena_bytes(floor.count * sizeof(FloorTensor)) +
                        2 * arena_bytes(c->hyper->rope_dim / 2 * sizeof(double)) +
-                       arena_bytes(c->sessions_max * sizeof(uint32_t)) + cache_table_bytes(&cache) + ARENA_ALIGN,
+                       arena_bytes(c->sessions_max * sizeof(uint32_t)) + cache_table_bytes(&cache) +
+                       ARENA_ALIGN,
         .cache_bytes = cache_memory_bytes(&cache),
         .scratch_bytes = buffers_take(c, &w, NULL, &unused),
         .widest_phase_bytes = w.phase,
@@ -223,7 +245,8 @@ Error station_sizes(const StationConfig *c, StationSizes *out, Why *why)
     return OK;
 }
 
-/* ---- Building ------------------------------------------------------------------------------------------------ */
+/* ---- Building
+ * ------------------------------------------------------------------------------------------------ */
 
 static Error build_floor(Station *s, Arena *arena, Why *why)
 {
@@ -260,7 +283,8 @@ static Error build_parts(Station *s, Arena *arena, void *scratch, Why *why)
     s->frequencies[0] = ARENA_NEW(arena, double, s->rotated);
     s->frequencies[1] = ARENA_NEW(arena, double, s->rotated);
     s->marks = ARENA_NEW(arena, uint32_t, c->sessions_max);
-    if (!s->layers || !s->phases || !s->frequencies[0] || !s->frequencies[1] || !s->marks) return ERR_MEMORY;
+    if (!s->layers || !s->phases || !s->frequencies[0] || !s->frequencies[1] || !s->marks)
+        return ERR_MEMORY;
     TRY(build_floor(s, arena, why));
     CacheConfig cache = cache_config(c);
     TRY(cache_build(&s->cache, &cache, arena));
@@ -280,7 +304,8 @@ Error station_build(const StationConfig *c, Arena *arena, void *scratch, Station
     if (!s) return error_why(why, ERR_MEMORY, "no memory for a station");
     s->config = *c;
     Error error = build_parts(s, arena, scratch, why);
-    if (error == ERR_MEMORY) return error_why(why, ERR_MEMORY, "no memory for a station's floor and cache");
+    if (error == ERR_MEMORY)
+        return error_why(why, ERR_MEMORY, "no memory for a station's floor and cache");
     *out = s;
     return error;
 }
@@ -293,7 +318,8 @@ const KnotTensor *station_floor_tensor(const Station *s, uint32_t i, float **to)
     return s->floor[i].tensor;
 }
 
-/* ---- Frames -------------------------------------------------------------------------------------------------- */
+/* ---- Frames
+ * -------------------------------------------------------------------------------------------------- */
 
 static Error check_sequence(Station *s, const StationSequence *q, Why *why)
 {
@@ -304,17 +330,19 @@ static Error check_sequence(Station *s, const StationSequence *q, Why *why)
     s->marks[q->session] = s->mark;
     uint32_t length = s->cache.lengths[q->session];
     if (q->position > length)
-        return error_why(why, ERR_POSITION, "session %u: position %u, expected %u", q->session, q->position, length);
+        return error_why(why, ERR_POSITION, "session %u: position %u, expected %u", q->session,
+                         q->position, length);
     if (q->rows > s->config.context || q->position > s->config.context - q->rows)
-        return error_why(why, ERR_CAPACITY, "positions %u to %u exceed the context of %u", q->position,
-                         q->position + q->rows, s->config.context);
+        return error_why(why, ERR_CAPACITY, "positions %u to %u exceed the context of %u",
+                         q->position, q->position + q->rows, s->config.context);
     return OK;
 }
 
 static Error check_frame(Station *s, const StationFrame *frame, Why *why)
 {
     if (frame->rows > s->config.rows_max || frame->sequence_count > s->config.rows_max)
-        return error_why(why, ERR_CAPACITY, "%u rows in a frame; at most %u", frame->rows, s->config.rows_max);
+        return error_why(why, ERR_CAPACITY, "%u rows in a frame; at most %u", frame->rows,
+                         s->config.rows_max);
     if (++s->mark == 0) return error_why(why, ERR_INTERNAL, "too many frames");
     uint64_t rows = 0;
     for (uint32_t i = 0; i < frame->sequence_count; i++) {
@@ -322,13 +350,14 @@ static Error check_frame(Station *s, const StationFrame *frame, Why *why)
         rows += frame->sequences[i].rows;
     }
     if (rows != frame->rows)
-        return error_why(why, ERR_RANGE, "sequences with %llu rows in a frame of %u", (unsigned long long)rows,
-                         frame->rows);
+        return error_why(why, ERR_RANGE, "sequences with %llu rows in a frame of %u",
+                         (unsigned long long)rows, frame->rows);
     for (uint32_t i = 0; frame->wanted && i < frame->wanted_count; i++)
         if (frame->wanted[i] >= frame->rows || (i && frame->wanted[i] <= frame->wanted[i - 1]))
             return error_why(why, ERR_RANGE, "wanted row %u of %u", frame->wanted[i], frame->rows);
     for (uint32_t r = 0; r < frame->rows; r++)
-        if (!s->config.ops->all_finite(frame->x + (size_t)r * s->config.hyper->hidden, s->config.hyper->hidden))
+        if (!s->config.ops->all_finite(frame->x + (size_t)r * s->config.hyper->hidden,
+                                       s->config.hyper->hidden))
             return error_why(why, ERR_NOT_FINITE, "row %u of the frame is not finite", r);
     return OK;
 }
@@ -381,9 +410,11 @@ Error station_begin(Station *s, const StationFrame *frame, const Parallel *paral
     return OK;
 }
 
-/* ---- Wishes -------------------------------------------------------------------------------------------------- */
+/* ---- Wishes
+ * -------------------------------------------------------------------------------------------------- */
 
-static uint32_t rows_of_tile(const Station *s, const KnotTensor *t, uint64_t unit_bytes, uint32_t unit_rows)
+static uint32_t rows_of_tile(const Station *s, const KnotTensor *t, uint64_t unit_bytes,
+                             uint32_t unit_rows)
 {
     uint32_t left = t->rows - s->row;
     if (!s->config.tile_bytes_max) return left;
@@ -461,7 +492,8 @@ bool station_drops_unwanted(const Station *s)
 void station_norm_output(const Station *s, const float *x, float *out)
 {
     ASSERT(s->output_norm);
-    s->config.ops->rms_norm(x, s->output_norm, s->config.hyper->hidden, s->config.hyper->norm_epsilon, out);
+    s->config.ops->rms_norm(x, s->output_norm, s->config.hyper->hidden,
+                            s->config.hyper->norm_epsilon, out);
 }
 
 uint32_t station_length(const Station *s, uint32_t session) { return s->cache.lengths[session]; }

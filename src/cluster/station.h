@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A station owns a range of phases and the attention cache of its layers. It holds no matrix: it asks for the rows of
+/* A station owns a range of phases and the attention cache of its layers. It holds no matrix: it
+ * asks for the rows of
  * one tensor at a time, computes with them in place, and asks for the next.
  *
  *   station_begin(frame)
  *        |
  *        v        LOAD phase      -- the host makes the phase's first bytes ready
- *   station_next  TILE rows a..b  -- the host calls station_give with their bytes     repeated over the phase's rows
+ *   station_next  TILE rows a..b  -- the host calls station_give with their bytes     repeated
+ * over the phase's rows
  *        |        EVICT phase     -- the host may forget every byte of the phase
  *        v
  *      DONE       x (and g, when the range ends inside the FFN) hold the result
  *
  * Invariants
  *   1. Between LOAD and EVICT of one phase there is no other LOAD.
- *   2. After an error every session of the frame ends at its sequence's position; the frame's floats are undefined.
- *   3. The bits of a row depend on the knot, its session's earlier rows and its position: never on the frame, the tile
+ *   2. After an error every session of the frame ends at its sequence's position; the frame's
+ * floats are undefined.
+ *   3. The bits of a row depend on the knot, its session's earlier rows and its position: never on
+ * the frame, the tile
  *      size, the threads or the instruction set. */
 #ifndef COBORD_CLUSTER_STATION_H
 #define COBORD_CLUSTER_STATION_H
@@ -32,12 +36,13 @@ typedef struct StationConfig {
     const Hyper *hyper;
     PhaseRange range;
     CacheType cache;
-    uint32_t rows_max;       /* rows of a frame */
+    uint32_t rows_max; /* rows of a frame */
     uint32_t sessions_max;
-    uint32_t context;        /* positions of one session */
-    uint32_t blocks;         /* cache blocks of 64 positions over all sessions */
-    uint32_t workers;        /* of the parallel port */
-    uint64_t tile_bytes_max; /* bytes of one TILE; a single panel may exceed it. 0: whole matrices */
+    uint32_t context; /* positions of one session */
+    uint32_t blocks;  /* cache blocks of 64 positions over all sessions */
+    uint32_t workers; /* of the parallel port */
+    uint64_t
+        tile_bytes_max; /* bytes of one TILE; a single panel may exceed it. 0: whole matrices */
     const Kernels *kernels;
     const Ops *ops;
 } StationConfig;
@@ -54,20 +59,28 @@ typedef struct StationFrame {
     uint32_t rows;
     const StationSequence *sequences; /* their rows add up to `rows` */
     uint32_t sequence_count;
-    /* Rows whose result somebody asked for, ascending; NULL: all. Only a station that holds the whole last layer looks at
-     * it: the others' attention and FFN of that layer are left out, and x[i] is then the result of row wanted[i]. */
+    /* Rows whose result somebody asked for, ascending; NULL: all. Only a station that holds the
+     * whole last layer looks at
+     * it: the others' attention and FFN of that layer are left out, and x[i] is then the result of
+     * row wanted[i]. */
     const uint32_t *wanted;
     uint32_t wanted_count;
 } StationFrame;
 
-typedef enum StationWishKind { STATION_LOAD, STATION_TILE, STATION_EVICT, STATION_DONE } StationWishKind;
+typedef enum StationWishKind {
+    STATION_LOAD,
+    STATION_TILE,
+    STATION_EVICT,
+    STATION_DONE
+} StationWishKind;
 
 typedef struct StationWish {
     StationWishKind kind;
     PhaseBound phase;         /* LOAD, TILE, EVICT */
     const KnotTensor *tensor; /* TILE */
     uint32_t row_first, row_count;
-    uint64_t offset, bytes;   /* TILE: the tile; LOAD: the phase's first tensor and the sum of its tensors' bytes */
+    uint64_t offset,
+        bytes; /* TILE: the tile; LOAD: the phase's first tensor and the sum of its tensors' bytes */
 } StationWish;
 
 typedef struct Station Station;
@@ -83,16 +96,21 @@ typedef struct StationSizes {
 } StationSizes;
 MUST_CHECK Error station_sizes(const StationConfig *config, StationSizes *out, Why *why);
 
-/* Builds a station in `arena` (floor_bytes + cache_bytes). Owner  the arena, knot, hyper and scratch outlive it. */
-MUST_CHECK Error station_build(const StationConfig *config, Arena *arena, void *scratch, Station **out, Why *why);
+/* Builds a station in `arena` (floor_bytes + cache_bytes). Owner  the arena, knot, hyper and
+ * scratch outlive it. */
+MUST_CHECK Error station_build(const StationConfig *config, Arena *arena, void *scratch,
+                               Station **out, Why *why);
 
 /* The vectors that stay resident: the host reads tensor i into `to` (as float32) before the first frame. */
 uint32_t station_floor_count(const Station *s);
 const KnotTensor *station_floor_tensor(const Station *s, uint32_t i, float **to);
 
-/* Errors  ERR_SESSION, ERR_POSITION (above the session's length: the Why has the expected one), ERR_CAPACITY (rows,
- *         context or cache blocks), ERR_RANGE, ERR_NOT_FINITE. Owner  borrows the frame until DONE or an error. */
-MUST_CHECK Error station_begin(Station *s, const StationFrame *frame, const Parallel *parallel, Why *why);
+/* Errors  ERR_SESSION, ERR_POSITION (above the session's length: the Why has the expected one),
+ * ERR_CAPACITY (rows,
+ *         context or cache blocks), ERR_RANGE, ERR_NOT_FINITE. Owner  borrows the frame until DONE
+ * or an error. */
+MUST_CHECK Error station_begin(Station *s, const StationFrame *frame, const Parallel *parallel,
+                               Why *why);
 void station_next(Station *s, StationWish *wish);
 /* Errors  ERR_NOT_FINITE (names layer, phase and tensor). */
 MUST_CHECK Error station_give(Station *s, const uint8_t *tile, const Parallel *parallel, Why *why);

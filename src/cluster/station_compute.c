@@ -6,21 +6,32 @@
  *   ffn_up     g = act(g) * (Wu norm(x))
  *   ffn_down   x += norm?(Wd g)
  *
- * Work is fanned out over rows (norms, quantization), over row x kv head (attention) or over weight panels (products);
+ * Work is fanned out over rows (norms, quantization), over row x kv head (attention) or over
+ * weight panels (products);
  * every item writes its own floats only. */
 #include "cluster/station_state.h"
 
 #include <string.h>
 
-static float *work_row(const Station *s, uint32_t row) { return s->b.work + (size_t)row * s->b.work_stride; }
+static float *work_row(const Station *s, uint32_t row)
+{
+    return s->b.work + (size_t)row * s->b.work_stride;
+}
 static float *x_row(const Station *s, uint32_t row)
 {
     return s->frame.x + (size_t)row * s->config.hyper->hidden;
 }
-static float *g_row(const Station *s, uint32_t row) { return s->frame.g + (size_t)row * s->config.hyper->ffn; }
-static bool is_local(const Station *s) { return hyper_layer_is_local(s->config.hyper, phase_layer(s->phase)); }
+static float *g_row(const Station *s, uint32_t row)
+{
+    return s->frame.g + (size_t)row * s->config.hyper->ffn;
+}
+static bool is_local(const Station *s)
+{
+    return hyper_layer_is_local(s->config.hyper, phase_layer(s->phase));
+}
 
-/* ---- Rope ---------------------------------------------------------------------------------------------------- */
+/* ---- Rope
+ * ---------------------------------------------------------------------------------------------------- */
 
 static void rope_row(void *argument, uint32_t row, uint32_t worker)
 {
@@ -28,21 +39,24 @@ static void rope_row(void *argument, uint32_t row, uint32_t worker)
     Station *s = argument;
     for (int t = 0; t < 2; t++)
         if (s->b.cosine[t])
-            ops_rope_position(s->frequencies[t], s->rotated, s->magnitude[t], s->b.row_position[row],
-                              s->b.cosine[t] + (size_t)row * s->rotated, s->b.sine[t] + (size_t)row * s->rotated);
+            ops_rope_position(s->frequencies[t], s->rotated, s->magnitude[t],
+                              s->b.row_position[row], s->b.cosine[t] + (size_t)row * s->rotated,
+                              s->b.sine[t] + (size_t)row * s->rotated);
 }
 
 void station_compute_rope(Station *s, const Parallel *parallel)
 {
     if (!s->rope_ready) { /* the factors are part of the floor, so they arrive after building */
-        ops_rope_frequencies(s->config.hyper, false, s->rope_factors, s->frequencies[0], &s->magnitude[0]);
+        ops_rope_frequencies(s->config.hyper, false, s->rope_factors, s->frequencies[0],
+                             &s->magnitude[0]);
         ops_rope_frequencies(s->config.hyper, true, NULL, s->frequencies[1], &s->magnitude[1]);
         s->rope_ready = true;
     }
     parallel_run(parallel, rope_row, s, s->frame.rows);
 }
 
-/* ---- Inputs of a matrix -------------------------------------------------------------------------------------- */
+/* ---- Inputs of a matrix
+ * -------------------------------------------------------------------------------------- */
 
 /* The float row that the current matrix multiplies; norms go through the worker's own buffer. */
 static const float *input_row(Station *s, uint32_t row, uint32_t worker)
@@ -50,9 +64,11 @@ static const float *input_row(Station *s, uint32_t row, uint32_t worker)
     const Hyper *h = s->config.hyper;
     Phase phase = phase_of(s->phase);
     if (phase == PHASE_FFN_DOWN) return g_row(s, row);
-    if (phase == PHASE_ATTN && s->matrix == MATRIX_OUTPUT) return work_row(s, row) + s->b.at_attended;
+    if (phase == PHASE_ATTN && s->matrix == MATRIX_OUTPUT)
+        return work_row(s, row) + s->b.at_attended;
     float *normed = s->b.normed + (size_t)worker * h->hidden;
-    const float *weight = phase == PHASE_ATTN ? station_layer(s)->attn_norm : station_layer(s)->ffn_norm;
+    const float *weight =
+        phase == PHASE_ATTN ? station_layer(s)->attn_norm : station_layer(s)->ffn_norm;
     s->config.ops->rms_norm(x_row(s, row), weight, h->hidden, h->norm_epsilon, normed);
     return normed;
 }
@@ -102,7 +118,8 @@ static void quantize_input(Station *s, const PhaseMatrix *m, const Parallel *par
     s->has_residual |= residual;
 }
 
-/* ---- Products ------------------------------------------------------------------------------------------------ */
+/* ---- Products
+ * ------------------------------------------------------------------------------------------------ */
 
 static float *product_place(Station *s, size_t *stride)
 {
@@ -125,24 +142,35 @@ static void add_residual_product(Station *s, MatmulTile *job, const Parallel *pa
     job->out = product;
     kernels_matmul(s->config.kernels, job, parallel);
     for (uint32_t r = 0; r < s->frame.rows; r++)
-        s->config.ops->add(place + r * job->out_stride, product + r * job->out_stride, job->row_count);
+        s->config.ops->add(place + r * job->out_stride, product + r * job->out_stride,
+                           job->row_count);
 }
 
-void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count, const Parallel *parallel)
+void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count,
+                          const Parallel *parallel)
 {
     const PhaseMatrix *m = &station_plan(s)->matrix[s->matrix];
     quantize_input(s, m, parallel);
     size_t stride;
     float *place = product_place(s, &stride);
     MatmulTile job = {
-        .type = m->weight->type, .layout = m->weight->layout, .cols = m->cols,
-        .tile = tile, .row_first = s->row, .row_count = row_count,
-        .activations = s->b.activations, .activation_stride = s->b.activation_stride, .tokens = s->frame.rows,
-        .out = place + s->row, .out_stride = stride,
-        .scratch = s->b.panel, .scratch_bytes_per_worker = s->b.panel_bytes,
+        .type = m->weight->type,
+        .layout = m->weight->layout,
+        .cols = m->cols,
+        .tile = tile,
+        .row_first = s->row,
+        .row_count = row_count,
+        .activations = s->b.activations,
+        .activation_stride = s->b.activation_stride,
+        .tokens = s->frame.rows,
+        .out = place + s->row,
+        .out_stride = stride,
+        .scratch = s->b.panel,
+        .scratch_bytes_per_worker = s->b.panel_bytes,
     };
     kernels_matmul(s->config.kernels, &job, parallel);
-    if (s->has_residual && station_wants_residual(phase_of(s->phase), s->matrix)) add_residual_product(s, &job, parallel);
+    if (s->has_residual && station_wants_residual(phase_of(s->phase), s->matrix))
+        add_residual_product(s, &job, parallel);
     const float *bias = station_layer(s)->bias[phase_of(s->phase)][s->matrix];
     if (bias)
         for (uint32_t r = 0; r < s->frame.rows; r++)
@@ -155,16 +183,19 @@ static Error check_finite(const Station *s, Why *why)
     const PhasePlan *plan = &s->phases[s->phase - s->config.range.first];
     for (uint32_t r = 0; r < s->frame.rows; r++)
         if (!s->b.finite[r])
-            return error_why(why, ERR_NOT_FINITE, "layer %u, phase %s, tensor %s: a number is not finite, or too large for the cache, at position %u",
-                             phase_layer(s->phase), phase_name(phase_of(s->phase)), plan->matrix[s->matrix].weight->name,
-                             s->b.row_position[r]);
+            return error_why(
+                why, ERR_NOT_FINITE,
+                "layer %u, phase %s, tensor %s: a number is not finite, or too large for the cache, at position %u",
+                phase_layer(s->phase), phase_name(phase_of(s->phase)),
+                plan->matrix[s->matrix].weight->name, s->b.row_position[r]);
     return OK;
 }
 
-/* ---- Attention ----------------------------------------------------------------------------------------------- */
+/* ---- Attention
+ * ----------------------------------------------------------------------------------------------- */
 
-static void heads_norm_and_rope(Station *s, float *heads, uint32_t count, const float *norm, const float *cosine,
-                                const float *sine)
+static void heads_norm_and_rope(Station *s, float *heads, uint32_t count, const float *norm,
+                                const float *cosine, const float *sine)
 {
     const Hyper *h = s->config.hyper;
     for (uint32_t i = 0; i < count; i++) {
@@ -198,9 +229,11 @@ static void store_sequence(void *argument, uint32_t sequence, uint32_t worker)
     for (uint32_t i = 0; i < q->rows; i++) {
         uint32_t position = q->position + i, row = s->b.sequence_row[sequence] + i;
         const float *work = work_row(s, row);
-        uint8_t *block = cache_block(&s->cache, q->session, position / CACHE_BLOCK_POSITIONS, layer);
-        s->b.finite[row] = s->config.ops->cache_store(s->config.cache, block, position % CACHE_BLOCK_POSITIONS,
-                                                      h->kv_heads, h->head_dim, work + s->b.at_k, work + s->b.at_v);
+        uint8_t *block =
+            cache_block(&s->cache, q->session, position / CACHE_BLOCK_POSITIONS, layer);
+        s->b.finite[row] = s->config.ops->cache_store(
+            s->config.cache, block, position % CACHE_BLOCK_POSITIONS, h->kv_heads, h->head_dim,
+            work + s->b.at_k, work + s->b.at_v);
     }
 }
 
@@ -211,7 +244,8 @@ static void list_blocks(Station *s)
         const StationSequence *q = &s->frame.sequences[i];
         s->b.sequence_block[i] = at;
         uint32_t blocks = cache_blocks_for(q->position + q->rows);
-        for (uint32_t b = 0; b < blocks; b++) s->b.blocks[at++] = cache_block(&s->cache, q->session, b, layer);
+        for (uint32_t b = 0; b < blocks; b++)
+            s->b.blocks[at++] = cache_block(&s->cache, q->session, b, layer);
     }
 }
 
@@ -220,23 +254,32 @@ static void attend(void *argument, uint32_t item, uint32_t worker)
 {
     Station *s = argument;
     const Hyper *h = s->config.hyper;
-    uint32_t group = item / h->kv_heads, kv_head = item % h->kv_heads, heads = h->heads / h->kv_heads;
+    uint32_t group = item / h->kv_heads, kv_head = item % h->kv_heads,
+             heads = h->heads / h->kv_heads;
     uint32_t row = s->b.group_row[group], position = s->b.row_position[row];
     float *work = work_row(s, row);
     size_t first = (size_t)kv_head * heads * h->head_dim;
     uint32_t window = is_local(s) ? h->window : 0;
     AttentionRows job = {
-        .row = {
-            .q = work + first, .group_heads = heads,
-            .kv_head = kv_head, .kv_heads = h->kv_heads, .head_dim = h->head_dim,
-            .blocks = s->b.blocks + s->b.sequence_block[s->b.row_sequence[row]],
-            .position_first = window && position >= window ? position - window + 1 : 0, .position = position,
-            .scale = h->attention_scale, .cache = s->config.cache,
-            .out = work + s->b.at_attended + first,
-            .scratch = s->b.attention + worker * s->b.attention_floats,
-        },
-        .rows = s->b.group_row[group + 1] - row, .window = window,
-        .q_stride = s->b.work_stride, .out_stride = s->b.work_stride,
+        .row =
+            {
+                .q = work + first,
+                .group_heads = heads,
+                .kv_head = kv_head,
+                .kv_heads = h->kv_heads,
+                .head_dim = h->head_dim,
+                .blocks = s->b.blocks + s->b.sequence_block[s->b.row_sequence[row]],
+                .position_first = window && position >= window ? position - window + 1 : 0,
+                .position = position,
+                .scale = h->attention_scale,
+                .cache = s->config.cache,
+                .out = work + s->b.at_attended + first,
+                .scratch = s->b.attention + worker * s->b.attention_floats,
+            },
+        .rows = s->b.group_row[group + 1] - row,
+        .window = window,
+        .q_stride = s->b.work_stride,
+        .out_stride = s->b.work_stride,
     };
     s->config.ops->attention_rows(&job);
 }
@@ -257,7 +300,8 @@ void station_compute_groups(Station *s)
 static void drop_unwanted(Station *s)
 {
     const Hyper *h = s->config.hyper;
-    if (!s->frame.wanted || !station_drops_unwanted(s) || phase_layer(s->phase) + 1 < h->layers) return;
+    if (!s->frame.wanted || !station_drops_unwanted(s) || phase_layer(s->phase) + 1 < h->layers)
+        return;
     for (uint32_t i = 0; i < s->frame.wanted_count; i++) {
         uint32_t row = s->frame.wanted[i]; /* at or after i, since they ascend */
         if (row == i) continue;
@@ -281,7 +325,8 @@ static Error attention_all(Station *s, const Parallel *parallel, Why *why)
     return OK;
 }
 
-/* ---- Ends of matrices ---------------------------------------------------------------------------------------- */
+/* ---- Ends of matrices
+ * ---------------------------------------------------------------------------------------- */
 
 /* x += product, through the post norm where the model has one. */
 static void residual_row(void *argument, uint32_t row, uint32_t worker)
@@ -302,7 +347,8 @@ static void gate_row(void *argument, uint32_t row, uint32_t worker)
     (void)worker;
     Station *s = argument;
     const Hyper *h = s->config.hyper;
-    if (phase_of(s->phase) == PHASE_FFN_UP) s->config.ops->gate(h->gate, g_row(s, row), work_row(s, row), h->ffn);
+    if (phase_of(s->phase) == PHASE_FFN_UP)
+        s->config.ops->gate(h->gate, g_row(s, row), work_row(s, row), h->ffn);
     s->b.finite[row] = s->config.ops->all_finite(g_row(s, row), h->ffn);
 }
 

@@ -25,20 +25,22 @@ typedef struct PhasePlan {
 
 /* Frame-sized working memory; every pointer into the scratch that the host lends. Widths in floats per row. */
 typedef struct StationBuffers {
-    uint8_t *activations; /* [rows] quantized inputs of the current matrix, then [rows] their residuals */
+    uint8_t *
+        activations; /* [rows] quantized inputs of the current matrix, then [rows] their residuals */
     size_t activation_stride; /* of the current matrix */
-    float *work; /* attn: q | k | v | attended; ffn_up: u; ffn_down: product */
+    float *work;              /* attn: q | k | v | attended; ffn_up: u; ffn_down: product */
     size_t work_stride;
     uint32_t at_k, at_v, at_attended; /* offsets of k, v and the attended heads in a work row */
     float *cosine[2], *sine[2];       /* [rows][rope_dim / 2], global and local layers */
-    const uint8_t **blocks;           /* cache blocks of the current layer, sequence after sequence */
+    const uint8_t **blocks; /* cache blocks of the current layer, sequence after sequence */
     uint32_t *row_sequence, *row_position; /* [rows] */
-    uint32_t *sequence_row, *sequence_block; /* [rows] first row and first entry in `blocks` of a sequence */
-    uint32_t *group_row;              /* [rows + 1] first row of each group of rows that attend together */
+    uint32_t *sequence_row,
+        *sequence_block; /* [rows] first row and first entry in `blocks` of a sequence */
+    uint32_t *group_row; /* [rows + 1] first row of each group of rows that attend together */
     uint32_t groups;
-    uint8_t *finite;                  /* [rows] */
-    float *normed, *missed;           /* [workers][hidden] */
-    float *attention;                 /* [workers] ops_attention_rows_scratch_floats */
+    uint8_t *finite;        /* [rows] */
+    float *normed, *missed; /* [workers][hidden] */
+    float *attention;       /* [workers] ops_attention_rows_scratch_floats */
     size_t attention_floats;
     uint8_t *panel; /* [workers] re-laid panels */
     size_t panel_bytes;
@@ -73,14 +75,18 @@ struct Station {
     bool has_residual;
 };
 
-/* k and v, which every later position reads, get their input in two terms: the quantized row, and its quantized error. */
+/* k and v, which every later position reads, get their input in two terms: the quantized row, and
+ * its quantized error. */
 enum { MATRIX_Q, MATRIX_K, MATRIX_V, MATRIX_OUTPUT }; /* of the attn phase */
 static inline bool station_wants_residual(Phase phase, uint32_t matrix)
 {
     return phase == PHASE_ATTN && (matrix == MATRIX_K || matrix == MATRIX_V);
 }
 
-static inline PhasePlan *station_plan(Station *s) { return &s->phases[s->phase - s->config.range.first]; }
+static inline PhasePlan *station_plan(Station *s)
+{
+    return &s->phases[s->phase - s->config.range.first];
+}
 static inline LayerFloor *station_layer(Station *s)
 {
     return &s->layers[phase_layer(s->phase) - s->layer_first];
@@ -91,7 +97,8 @@ void station_compute_rope(Station *s, const Parallel *parallel);
 /* Which rows attend together, from row_sequence and row_position. */
 void station_compute_groups(Station *s);
 /* Multiplies the tile's rows row..row+count of the current matrix into its place. */
-void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count, const Parallel *parallel);
+void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count,
+                          const Parallel *parallel);
 /* What follows when the current matrix is complete. Errors  ERR_NOT_FINITE. */
 MUST_CHECK Error station_compute_matrix_end(Station *s, const Parallel *parallel, Why *why);
 

@@ -8,6 +8,11 @@
 
 #include "host/cgroup.h"
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 
@@ -43,6 +48,21 @@ static bool cpu_has_x86(Isa isa)
 }
 #endif
 
+#if defined(__aarch64__)
+static bool cpu_has_arm(Isa isa)
+{
+    bool dot = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+    if (isa == ISA_I8MM) return dot && getauxval(AT_HWCAP2) & HWCAP2_I8MM;
+    return dot;
+}
+#else
+static bool cpu_has_arm(Isa isa)
+{
+    (void)isa;
+    return false;
+}
+#endif
+
 bool cpu_has(Isa isa)
 {
     switch (isa) {
@@ -50,11 +70,7 @@ bool cpu_has(Isa isa)
     case ISA_AVX2:
     case ISA_AVX512: return cpu_has_x86(isa);
     case ISA_NEON:
-#if defined(__aarch64__)
-        return true;
-#else
-        return false;
-#endif
+    case ISA_I8MM: return cpu_has_arm(isa);
     case ISA_SIMD128:
     case ISAS: return false;
     }
@@ -63,7 +79,7 @@ bool cpu_has(Isa isa)
 
 Isa cpu_best(void)
 {
-    static const Isa order[] = {ISA_AVX512, ISA_AVX2, ISA_NEON};
+    static const Isa order[] = {ISA_AVX512, ISA_AVX2, ISA_I8MM, ISA_NEON};
     for (unsigned i = 0; i < sizeof order / sizeof order[0]; i++)
         if (cpu_has(order[i]) && kernels_for(order[i])) return order[i];
     return ISA_SCALAR;

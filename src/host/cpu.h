@@ -9,7 +9,7 @@
 #include "quant/kernels.h"
 
 /* Whether processor and operating system (saved registers) run kernels of `isa`. AVX-512 means F,
- * BW, VL, DQ and VNNI. */
+ * BW, VL, DQ and VNNI; NEON means the dot products of ARMv8.2, I8MM matrix products besides. */
 bool cpu_has(Isa isa);
 
 /* The fastest of those that this build has kernels for. */

@@ -26,8 +26,8 @@ struct Engine {
     Station **stations;
     Shard **shards;
     Coordinator *coordinator;
-    float *x, *partial, *g; /* [chunk] rows */
-    float *hidden;          /* [logit_rows][hidden] after the output norm */
+    float *x, *partial, *g;                       /* [chunk] rows */
+    float *hidden;                                /* [logit_rows][hidden] after the output norm */
     SamplerCandidate *best, *shard_best, *merged; /* [vocabulary] each */
     const float **slices;
     uint32_t *slice_lengths;
@@ -36,14 +36,15 @@ struct Engine {
     double large_pages;
 };
 
-/* ---- Opening ------------------------------------------------------------------------------------------------- */
+/* ---- Opening
+ * ------------------------------------------------------------------------------------------------- */
 
 static Error choose_isa(const EngineOptions *o, Isa *isa, Why *why)
 {
     *isa = o->isa_given ? o->isa : cpu_best();
     if (!cpu_has(*isa) || !kernels_for(*isa) || !ops_for(*isa))
-        return error_why(why, ERR_NOT_AVAILABLE, "instruction set %s: this machine or this build lacks it",
-                         isa_name(*isa));
+        return error_why(why, ERR_NOT_AVAILABLE,
+                         "instruction set %s: this machine or this build lacks it", kernels_isa_name(*isa));
     return OK;
 }
 
@@ -53,7 +54,8 @@ static Error read_ranges(Engine *e, const EngineOptions *o, PlanRequest *request
     e->ranges = calloc(PLAN_ROLES_MAX, sizeof *e->ranges);
     if (!e->ranges) return ERR_MEMORY;
     request->ranges = e->ranges;
-    return phase_parse_ranges(o->ranges, e->model->hyper.layers, e->ranges, PLAN_ROLES_MAX, &request->stations, why);
+    return phase_parse_ranges(o->ranges, e->model->hyper.layers, e->ranges, PLAN_ROLES_MAX,
+                              &request->stations, why);
 }
 
 static Error make_plan(Engine *e, const EngineOptions *o, Why *why)
@@ -61,13 +63,21 @@ static Error make_plan(Engine *e, const EngineOptions *o, Why *why)
     Isa isa;
     TRY(choose_isa(o, &isa, why));
     PlanRequest request = {
-        .knot = &e->model->file.knot, .hyper = &e->model->hyper, .solo = true,
+        .knot = &e->model->file.knot,
+        .hyper = &e->model->hyper,
+        .solo = true,
         .memory_bytes = o->memory_bytes ? o->memory_bytes : memory_allowed(),
         .process_bytes = memory_resident() + SLACK_BYTES,
-        .stations = o->stations ? o->stations : 2, .shards = o->shards ? o->shards : 8,
-        .context = o->context, .chunk = o->chunk, .logit_rows = o->logit_rows, .sessions = o->sessions,
+        .stations = o->stations ? o->stations : 2,
+        .shards = o->shards ? o->shards : 8,
+        .context = o->context,
+        .chunk = o->chunk,
+        .logit_rows = o->logit_rows,
+        .sessions = o->sessions,
         .workers = o->threads ? o->threads : cpu_cores(),
-        .cache = o->cache, .kernels = kernels_for(isa), .ops = ops_for(isa),
+        .cache = o->cache,
+        .kernels = kernels_for(isa),
+        .ops = ops_for(isa),
     };
     TRY(read_ranges(e, o, &request, why));
     return plan_make(&request, &e->plan, why);
@@ -83,10 +93,12 @@ static uint64_t engine_memory_bytes(const Plan *p)
 static Error take_memory(Engine *e, Arena *arena, Why *why)
 {
     e->memory_bytes = (size_t)engine_memory_bytes(&e->plan);
-    e->memory = mmap(NULL, e->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    e->memory = mmap(NULL, e->memory_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (e->memory == MAP_FAILED) {
         e->memory = NULL;
-        return error_why(why, ERR_MEMORY, "%llu bytes for caches and activations", (unsigned long long)e->memory_bytes);
+        return error_why(why, ERR_MEMORY, "%llu bytes for caches and activations",
+                         (unsigned long long)e->memory_bytes);
     }
     if (e->plan.resident) madvise(e->memory, e->memory_bytes, MADV_HUGEPAGE);
     *arena = arena_make(e->memory, e->memory_bytes);
@@ -109,8 +121,8 @@ static Error take_buffers(Engine *e, Arena *arena, Why *why)
     e->best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
     e->shard_best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
     e->merged = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
-    if (!e->stations || !e->shards || !e->slices || !e->slice_lengths || !e->wanted || !e->x || !e->partial || !e->g ||
-        !e->hidden || !e->best || !e->shard_best || !e->merged)
+    if (!e->stations || !e->shards || !e->slices || !e->slice_lengths || !e->wanted || !e->x ||
+        !e->partial || !e->g || !e->hidden || !e->best || !e->shard_best || !e->merged)
         return error_why(why, ERR_MEMORY, "the plan's sum is too small for the frames");
     return OK;
 }
@@ -139,7 +151,8 @@ static Error read_floor(Engine *e, Station *s, Why *why)
     for (uint32_t i = 0; i < station_floor_count(s); i++) {
         float *to;
         const KnotTensor *t = station_floor_tensor(s, i, &to);
-        TRY(block_dequantize_row(t->type, weights_tile(&e->weights, t->offset, t->bytes), t->cols, to, why));
+        TRY(block_dequantize_row(t->type, weights_tile(&e->weights, t->offset, t->bytes), t->cols,
+                                 to, why));
     }
     return OK;
 }
@@ -187,7 +200,8 @@ Isa engine_isa(const Engine *e) { return e->plan.request.kernels->isa; }
 uint32_t engine_passes(const Engine *e) { return e->passes; }
 double engine_large_pages(const Engine *e) { return e->large_pages; }
 
-/* ---- Carrying out wishes ------------------------------------------------------------------------------------- */
+/* ---- Carrying out wishes
+ * ------------------------------------------------------------------------------------- */
 
 static Error cancelled(Why *why)
 {
@@ -212,7 +226,8 @@ static Error run_station(Engine *e, Station *s, const StationFrame *frame, Why *
         case STATION_LOAD: weights_phase_loaded(&e->weights); break;
         case STATION_TILE:
             TRY(cancelled(why));
-            TRY(station_give(s, weights_tile(&e->weights, wish.offset, wish.bytes), &e->parallel, why));
+            TRY(station_give(s, weights_tile(&e->weights, wish.offset, wish.bytes), &e->parallel,
+                             why));
             break;
         case STATION_EVICT: weights_phase_evicted(&e->weights); break;
         case STATION_DONE: return OK;
@@ -234,7 +249,8 @@ static Error embed(Engine *e, const uint32_t *ids, uint32_t rows, Why *why)
 
 static Error forward_frame(Engine *e, const StationFrame *frame, Why *why)
 {
-    for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(run_station(e, e->stations[i], frame, why));
+    for (uint32_t i = 0; i < e->plan.request.stations; i++)
+        TRY(run_station(e, e->stations[i], frame, why));
     e->passes++;
     return OK;
 }
@@ -242,7 +258,8 @@ static Error forward_frame(Engine *e, const StationFrame *frame, Why *why)
 static Error forward(Engine *e, uint32_t position, uint32_t rows, Why *why)
 {
     StationSequence sequence = {.session = 0, .position = position, .rows = rows};
-    StationFrame frame = {.x = e->x, .g = e->g, .rows = rows, .sequences = &sequence, .sequence_count = 1};
+    StationFrame frame = {
+        .x = e->x, .g = e->g, .rows = rows, .sequences = &sequence, .sequence_count = 1};
     return forward_frame(e, &frame, why);
 }
 
@@ -276,7 +293,8 @@ static uint32_t top(Engine *e, uint32_t row, uint32_t k, LogSum *sum, float scal
     return count;
 }
 
-/* ---- Answers ------------------------------------------------------------------------------------------------- */
+/* ---- Answers
+ * ------------------------------------------------------------------------------------------------- */
 
 static Error pick_token(Engine *e, uint32_t row, CoordinatorPick *pick, Why *why)
 {
@@ -286,7 +304,8 @@ static Error pick_token(Engine *e, uint32_t row, CoordinatorPick *pick, Why *why
         LogSum sum;
         uint32_t count = top(e, row, pick->k, pick->wants_sum ? &sum : NULL, pick->sum_scale);
         bool complete = count == e->plan.request.hyper->vocabulary;
-        TRY(coordinator_give_top(e->coordinator, pick, e->best, count, complete, pick->wants_sum ? &sum : NULL, why));
+        TRY(coordinator_give_top(e->coordinator, pick, e->best, count, complete,
+                                 pick->wants_sum ? &sum : NULL, why));
     }
     return OK;
 }
@@ -295,8 +314,12 @@ static Error carry_out(Engine *e, CoordinatorFrame *frame, Why *why)
 {
     TRY(embed(e, frame->ids, frame->rows, why));
     for (uint32_t i = 0; i < frame->pick_count; i++) e->wanted[i] = frame->picks[i].row;
-    StationFrame rows = {.x = e->x, .g = e->g, .rows = frame->rows, .sequences = frame->sequences,
-                         .sequence_count = frame->sequence_count, .wanted = e->wanted,
+    StationFrame rows = {.x = e->x,
+                         .g = e->g,
+                         .rows = frame->rows,
+                         .sequences = frame->sequences,
+                         .sequence_count = frame->sequence_count,
+                         .wanted = e->wanted,
                          .wanted_count = frame->pick_count};
     TRY(forward_frame(e, &rows, why));
     bool dropped = station_drops_unwanted(e->stations[e->plan.request.stations - 1]);
@@ -319,25 +342,34 @@ bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Wh
 
 Coordinator *engine_coordinator(Engine *e) { return e->coordinator; }
 
-/* ---- Scores -------------------------------------------------------------------------------------------------- */
+/* ---- Scores
+ * -------------------------------------------------------------------------------------------------- */
 
-static void visit_row(Engine *e, uint32_t row, uint32_t position, uint32_t k, EngineVisit visit, void *context)
+static void visit_row(Engine *e, uint32_t row, uint32_t position, uint32_t k, EngineVisit visit,
+                      void *context)
 {
     LogSum sum;
     uint32_t count = top(e, row, k, &sum, 1);
-    for (uint32_t i = 0; i < e->plan.request.shards; i++) e->slices[i] = shard_logits(e->shards[i], row);
+    for (uint32_t i = 0; i < e->plan.request.shards; i++)
+        e->slices[i] = shard_logits(e->shards[i], row);
     EnginePosition p = {
-        .position = position, .top = e->best, .top_count = count, .log_sum = logsum_log(&sum),
-        .slices = e->slices, .slice_lengths = e->slice_lengths, .slice_count = e->plan.request.shards,
+        .position = position,
+        .top = e->best,
+        .top_count = count,
+        .log_sum = logsum_log(&sum),
+        .slices = e->slices,
+        .slice_lengths = e->slice_lengths,
+        .slice_count = e->plan.request.shards,
     };
     visit(context, &p);
 }
 
-Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t k, EngineVisit visit, void *context,
-                   Why *why)
+Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t k, EngineVisit visit,
+                   void *context, Why *why)
 {
     if (count > e->plan.context)
-        return error_why(why, ERR_CAPACITY, "%u tokens exceed the context of %u", count, e->plan.context);
+        return error_why(why, ERR_CAPACITY, "%u tokens exceed the context of %u", count,
+                         e->plan.context);
     for (uint32_t at = 0; at < count;) {
         uint32_t rows = count - at < e->plan.chunk ? count - at : e->plan.chunk;
         TRY(embed(e, ids + at, rows, why));
@@ -354,15 +386,21 @@ Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t k, E
     return OK;
 }
 
-/* ---- Measurements ---------------------------------------------------------------------------------------------- */
+/* ---- Measurements
+ * ---------------------------------------------------------------------------------------------- */
 
 Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why)
 {
     for (uint32_t at = 0; at < count;) {
         uint32_t rows = count - at < e->plan.chunk ? count - at : e->plan.chunk, last = rows - 1;
         StationSequence sequence = {.session = 0, .position = position + at, .rows = rows};
-        StationFrame frame = {.x = e->x, .g = e->g, .rows = rows, .sequences = &sequence, .sequence_count = 1,
-                              .wanted = &last, .wanted_count = at + rows == count};
+        StationFrame frame = {.x = e->x,
+                              .g = e->g,
+                              .rows = rows,
+                              .sequences = &sequence,
+                              .sequence_count = 1,
+                              .wanted = &last,
+                              .wanted_count = at + rows == count};
         TRY(embed(e, ids + at, rows, why));
         TRY(forward_frame(e, &frame, why));
         at += rows;
@@ -375,10 +413,12 @@ Error engine_batch(Engine *e, uint32_t *ids, uint32_t count, uint32_t position, 
     StationSequence sequences[STATION_SESSIONS_MAX];
     const Plan *p = &e->plan;
     if (count > p->request.sessions || count > p->chunk || count > p->logit_rows)
-        return error_why(why, ERR_CAPACITY, "%u sequences at once; the plan has room for %u", count, p->request.sessions);
+        return error_why(why, ERR_CAPACITY, "%u sequences at once; the plan has room for %u", count,
+                         p->request.sessions);
     for (uint32_t i = 0; i < count; i++) sequences[i] = (StationSequence){i, position, 1};
     TRY(embed(e, ids, count, why));
-    StationFrame frame = {.x = e->x, .g = e->g, .rows = count, .sequences = sequences, .sequence_count = count};
+    StationFrame frame = {
+        .x = e->x, .g = e->g, .rows = count, .sequences = sequences, .sequence_count = count};
     TRY(forward_frame(e, &frame, why));
     for (uint32_t i = 0; i < count; i++) norm_row(e, i, i);
     TRY(head(e, count, why));

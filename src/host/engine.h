@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every role in one process: stations, shards and the coordinator over one mapped knot, one pool and one window.
  *
- *   coordinator -- frame --> shards: embed, merge --> station 0 .. S-1 --> output norm --> shards: head, top --> coordinator
+ *   coordinator -- frame --> shards: embed, merge --> station 0 .. S-1 --> output norm --> shards:
+ * head, top --> coordinator
  *
  * The engine is the host loop of DESIGN's objects: it carries out their wishes, gives them tiles, and counts. */
 #ifndef COBORD_HOST_ENGINE_H
@@ -9,7 +10,7 @@
 
 #include "cluster/coordinator.h"
 #include "cluster/plan.h"
-#include "host/model_open.h"
+#include "host/open_model.h"
 #include "host/weights.h"
 
 typedef struct EngineOptions {
@@ -27,9 +28,12 @@ typedef struct EngineOptions {
 
 typedef struct Engine Engine;
 
-/* Plans, takes the memory, starts threads, reads the resident vectors. Owner  the model outlives it; engine_close.
- * Errors  ERR_NOT_AVAILABLE (the CPU lacks the instruction set), ERR_PLAN, ERR_USAGE (ranges), ERR_RANGE, ERR_MEMORY. */
-MUST_CHECK Error engine_open(const OpenModel *model, const EngineOptions *options, Engine **out, Why *why);
+/* Plans, takes the memory, starts threads, reads the resident vectors. Owner  the model outlives
+ * it; engine_close.
+ * Errors  ERR_NOT_AVAILABLE (the CPU lacks the instruction set), ERR_PLAN, ERR_USAGE (ranges),
+ * ERR_RANGE, ERR_MEMORY. */
+MUST_CHECK Error engine_open(const OpenModel *model, const EngineOptions *options, Engine **out,
+                             Why *why);
 void engine_close(Engine *e);
 
 const Plan *engine_plan(const Engine *e);
@@ -37,7 +41,8 @@ const WeightsCounters *engine_counters(const Engine *e);
 Isa engine_isa(const Engine *e);
 /* How often all stations were run since the engine was opened. */
 uint32_t engine_passes(const Engine *e);
-/* Streamed weights only: the share of the file that the page cache holds in pages of 2 MiB, probed when the engine was
+/* Streamed weights only: the share of the file that the page cache holds in pages of 2 MiB, probed
+ * when the engine was
  * opened; negative when unknown or resident. */
 double engine_large_pages(const Engine *e);
 
@@ -54,7 +59,7 @@ typedef struct EnginePosition {
     uint32_t position;
     const SamplerCandidate *top; /* descending */
     uint32_t top_count;
-    double log_sum;              /* log of the sum of exponentials of all logits */
+    double log_sum; /* log of the sum of exponentials of all logits */
     /* Shard i has slices[i], slice_lengths[i] logits: ids 0.. in order. */
     const float *const *slices;
     const uint32_t *slice_lengths;
@@ -62,17 +67,22 @@ typedef struct EnginePosition {
 } EnginePosition;
 
 typedef void (*EngineVisit)(void *context, const EnginePosition *position);
-MUST_CHECK Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t top, EngineVisit visit,
-                              void *context, Why *why);
+MUST_CHECK Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t top,
+                              EngineVisit visit, void *context, Why *why);
 
-/* ---- Measurements ------------------------------------------------------------------------------------------------------ */
+/* ---- Measurements
+ * ------------------------------------------------------------------------------------------------------ */
 
-/* Prefill of `count` tokens of session 0 from `position` on: as for a prompt, the last row alone goes through the whole last
+/* Prefill of `count` tokens of session 0 from `position` on: as for a prompt, the last row alone
+ * goes through the whole last
  * layer; no logits. */
-MUST_CHECK Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why);
-/* One step of `count` sequences (sessions 0.., all at `position`): ids[i] in, the best next id of each out, in place.
+MUST_CHECK Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position,
+                                Why *why);
+/* One step of `count` sequences (sessions 0.., all at `position`): ids[i] in, the best next id of
+ * each out, in place.
  * `count` is at most the engine's sessions, chunk and logit rows. */
-MUST_CHECK Error engine_batch(Engine *e, uint32_t *ids, uint32_t count, uint32_t position, Why *why);
+MUST_CHECK Error engine_batch(Engine *e, uint32_t *ids, uint32_t count, uint32_t position,
+                              Why *why);
 /* Reads all weights once with every thread, through the window, and adds them up; returns the bytes read. */
 uint64_t engine_read_weights(Engine *e, uint64_t *sum);
 

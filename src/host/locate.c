@@ -235,7 +235,7 @@ static Error locate_missing(const char *model, LocateKind kind, Why *why)
     return error_why(why, ERR_NOT_FOUND, "%s is not here yet: run `cobord pull %s`", model, model);
 }
 
-Error model_locate(const char *model, bool may_pull, const Tell *tell, char *path,
+Error locate_model(const char *model, bool may_pull, const Tell *tell, char *path,
                    size_t path_bytes, Why *why)
 {
     LocateKind kind;

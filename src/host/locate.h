@@ -20,7 +20,7 @@
  * command to run. `tell` gets the stages of encoding. `path` is written on success; 4,096 bytes
  * always suffice. Errors  ERR_NOT_FOUND, ERR_FORMAT (what it looks like instead), ERR_UNSUPPORTED
  * (s3:), ERR_IO, and those of encode_file and pull_model. */
-MUST_CHECK Error model_locate(const char *model, bool may_pull, const Tell *tell, char *path,
+MUST_CHECK Error locate_model(const char *model, bool may_pull, const Tell *tell, char *path,
                               size_t path_bytes, Why *why);
 
 typedef enum LocateKind { LOCATE_ZOO, LOCATE_URL, LOCATE_CACHED, LOCATE_PATH } LocateKind;

@@ -402,7 +402,7 @@ static Error pull_run(Pull *p, char *knot_path, size_t path_bytes)
     LocateKind kind;
     TRY(locate_kind(p->model, &kind, p->name, sizeof p->name, p->why));
     if (kind == LOCATE_PATH)
-        return model_locate(p->model, false, p->tell, knot_path, path_bytes, p->why);
+        return locate_model(p->model, false, p->tell, knot_path, path_bytes, p->why);
     if (kind == LOCATE_CACHED)
         return error_why(p->why, ERR_NOT_FOUND,
                          "there is no model %s in the zoo. See: cobord list.", p->model);

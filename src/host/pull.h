@@ -29,7 +29,7 @@ typedef struct PullOptions {
 MUST_CHECK Error pull_model(const char *model, const PullOptions *options, char *knot_path,
                             size_t path_bytes, Why *why);
 
-/* Encodes `gguf_path` into the cache as `name` (atomically, verified), for model_locate.
+/* Encodes `gguf_path` into the cache as `name` (atomically, verified), for locate_model.
  * `origin` is written beside it. */
 MUST_CHECK Error pull_encode(const char *gguf_path, const char *name, const char *origin,
                              const Tell *tell, char *knot_path, size_t path_bytes, Why *why);

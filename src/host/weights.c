@@ -27,7 +27,8 @@ static void set_touched(Weights *w, uint64_t first, uint64_t last)
     w->touched_first = first;
     w->touched_last = last;
     w->counters.resident_bytes = last - first;
-    if (last - first > w->counters.resident_bytes_max) w->counters.resident_bytes_max = last - first;
+    if (last - first > w->counters.resident_bytes_max)
+        w->counters.resident_bytes_max = last - first;
 }
 
 const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of a local knot, used in place: a tile is an address in the mapping. What lies beyond the pinned prefix is dropped
+/* Weights of a local knot, used in place: a tile is an address in the mapping. What lies beyond
+ * the pinned prefix is dropped
  * behind a cursor, in whole pages of 2 MiB, so that resident weights never exceed the window.
  *
  *   payload  | pinned ........ | dropped | touched [first, last) | not yet touched
@@ -12,14 +13,14 @@
 
 typedef struct WeightsCounters {
     uint64_t phase_loads, phase_evictions;
-    uint64_t tiles, bytes;         /* handed out */
+    uint64_t tiles, bytes; /* handed out */
     uint64_t dropped_bytes;
     uint64_t resident_bytes, resident_bytes_max; /* streamed weights in memory, whole pages */
 } WeightsCounters;
 
 typedef struct Weights {
     const KnotFile *file;
-    uint64_t pinned_bytes;             /* of the payload, from its start */
+    uint64_t pinned_bytes;                /* of the payload, from its start */
     uint64_t touched_first, touched_last; /* file offsets of whole 2 MiB pages */
     WeightsCounters counters;
 } Weights;

@@ -12,9 +12,9 @@
 #include "quant/activation.h"
 #include "quant/kernels_tables.h"
 
-const char *isa_name(Isa isa)
+const char *kernels_isa_name(Isa isa)
 {
-    static const char *const names[ISAS] = {"scalar", "avx2", "avx512", "neon", "simd128"};
+    static const char *const names[ISAS] = {"scalar", "avx2", "avx512", "neon", "simd128", "i8mm"};
     return (unsigned)isa < ISAS ? names[isa] : "unknown";
 }
 
@@ -25,6 +25,9 @@ const Kernels *kernels_for(Isa isa)
 #if defined(__x86_64__)
     case ISA_AVX2: return &kernels_avx2;
     case ISA_AVX512: return &kernels_avx512;
+#elif defined(__aarch64__)
+    case ISA_NEON: return &kernels_neon;
+    case ISA_I8MM: return &kernels_i8mm;
 #elif defined(__wasm_simd128__)
     case ISA_SIMD128: return &kernels_simd128;
 #endif

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logits against a float32 reference on the dequantized weights.
 
-The error is |difference of log-probabilities| over the reference's 20 best tokens, mean over all positions but the first.
-Limits: what an engine with section 8's activations can reach, with a little room. The best token must agree wherever the
-reference separates the best two by more than 1."""
+The error is |difference of log-probabilities| over the reference's 20 best tokens, mean over all positions but
+the first. Limits: what an engine with these activations can reach, with a little room. The best token must
+agree wherever the reference separates the best two by more than 1."""
 import json
 import sys
 

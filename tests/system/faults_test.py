@@ -85,7 +85,8 @@ def foreign_files(checks, folder):
         done = run("run", path, "hi")
         checks.refused(done, 1, name)
         if word:
-            checks.that(word.lower() in done.stderr.decode().lower(), f"{name}: no {word!r} in {done.stderr.decode()!r}")
+            checks.that(word.lower() in done.stderr.decode().lower(),
+                        f"{name}: no {word!r} in {done.stderr.decode()!r}")
         checks.that(not out.exists(), f"{name}: a half file under the final name")
     checks.refused(run("run", folder / "none.knot", "hi"), 1, "none.knot")
     checks.refused(run("info", folder), 1, folder.name)

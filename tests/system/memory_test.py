@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--memory is a promise: the peak resident memory of the process stays below it, file pages counted, and a plan that cannot
-keep it is refused with its sum. Also the counters of fluid weights: 4 loads and 4 evictions per layer and pass."""
+"""--memory is a promise: the peak resident memory of the process stays below it, file pages counted, and a plan
+that cannot keep it is refused with its sum. Also the counters of fluid weights: 4 loads and 4 evictions per layer
+and pass."""
 import json
 import os
 import pathlib
@@ -40,8 +41,8 @@ def peak_of(*args):
 
 def budgets(checks):
     for memory in (64, 128, 160):
-        code, peak, out = peak_of("run", "qwen2.5-coder-1.5b", "Say hello.", "--memory", f"{memory}M", "--max-tokens", 4,
-                                  "--temperature", 0)
+        code, peak, out = peak_of("run", "qwen2.5-coder-1.5b", "Say hello.", "--memory", f"{memory}M",
+                                  "--max-tokens", 4, "--temperature", 0)
         print(f"run in {memory} MiB: peak {peak / MIB:.1f} MiB")
         checks.that(code == 0 and out.strip(), f"run in {memory} MiB: exit {code}")
         checks.that(0 < peak <= memory * MIB, f"run in {memory} MiB: peak {peak / MIB:.1f} MiB")

@@ -86,7 +86,8 @@ static void chunks_then_tokens(void **state)
     const uint32_t *tokens = coordinator_tokens(c, 0, &count);
     assert_int_equal(count, 12);
     assert_int_equal(tokens[11], 43);
-    assert_int_equal(coordinator_start(c, 0, prompt, 1, 1, &greedy, NULL), OK); /* 43 was not forwarded yet */
+    assert_int_equal(coordinator_start(c, 0, prompt, 1, 1, &greedy, NULL),
+                     OK); /* 43 was not forwarded yet */
     expect_token(c, 11, 2, 5, true);
     expect_idle(c);
     free(memory);
@@ -106,10 +107,12 @@ static void edges(void **state)
     assert_int_equal(coordinator_start(c, 0, prompt, 3, 0, &greedy, &why), OK); /* prefill only */
     expect_rows(c, 0, 3, true);
     expect_idle(c);
-    assert_int_equal(coordinator_start(c, 0, prompt, 0, 1, &greedy, &why), OK); /* the last row's logits once more */
+    assert_int_equal(coordinator_start(c, 0, prompt, 0, 1, &greedy, &why),
+                     OK); /* the last row's logits once more */
     expect_token(c, 2, 1, 9, true);
     coordinator_truncate(c, 0, 1);
-    assert_int_equal(coordinator_start(c, 0, prompt, CONTEXT - 1, 5, &greedy, &why), OK); /* the context fills up */
+    assert_int_equal(coordinator_start(c, 0, prompt, CONTEXT - 1, 5, &greedy, &why),
+                     OK); /* the context fills up */
     for (uint32_t at = 1; at + CHUNK < CONTEXT; at += CHUNK) expect_rows(c, at, CHUNK, false);
     expect_token(c, CONTEXT - 3, 3, 7, true);
     expect_idle(c);
@@ -160,7 +163,8 @@ static void failures_are_isolated(void **state)
     Coordinator *c = make(2, CHUNK, CONTEXT);
     SamplerParams greedy = sampler_defaults();
     uint32_t prompt[2] = {1, 2}, count, ended = 0;
-    for (uint32_t i = 0; i < 2; i++) assert_int_equal(coordinator_start(c, i, prompt, 2, 2, &greedy, NULL), OK);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(coordinator_start(c, i, prompt, 2, 2, &greedy, NULL), OK);
     CoordinatorFrame frame;
     assert_true(coordinator_frame(c, &frame));
     assert_int_equal(frame.sequence_count, 2);
@@ -209,7 +213,8 @@ static void more_candidates(void **state)
         asked = pick->k;
         logsum_start(&sum);
         logsum_add(&sum, logits, VOCABULARY, pick->sum_scale);
-        assert_int_equal(coordinator_give_top(c, pick, flat, pick->k, pick->k == VOCABULARY, &sum, NULL), OK);
+        assert_int_equal(
+            coordinator_give_top(c, pick, flat, pick->k, pick->k == VOCABULARY, &sum, NULL), OK);
     }
     assert_true(rounds >= 1 && pick->token < VOCABULARY);
     free(memory);
@@ -218,8 +223,11 @@ static void more_candidates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks_then_tokens), cmocka_unit_test(edges), cmocka_unit_test(answers_and_prompts_share_frames),
-        cmocka_unit_test(failures_are_isolated), cmocka_unit_test(more_candidates),
+        cmocka_unit_test(chunks_then_tokens),
+        cmocka_unit_test(edges),
+        cmocka_unit_test(answers_and_prompts_share_frames),
+        cmocka_unit_test(failures_are_isolated),
+        cmocka_unit_test(more_candidates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,17 @@
 
 static PlanRequest request_of(const TinyModel *t, uint64_t memory)
 {
-    return (PlanRequest){.knot = &t->knot, .hyper = &t->hyper, .solo = true, .memory_bytes = memory,
-                         .process_bytes = 1 << 20, .stations = 2, .shards = 4, .logit_rows = 1, .workers = 2,
-                         .kernels = kernels_for(ISA_SCALAR), .ops = ops_for(ISA_SCALAR)};
+    return (PlanRequest){.knot = &t->knot,
+                         .hyper = &t->hyper,
+                         .solo = true,
+                         .memory_bytes = memory,
+                         .process_bytes = 1 << 20,
+                         .stations = 2,
+                         .shards = 4,
+                         .logit_rows = 1,
+                         .workers = 2,
+                         .kernels = kernels_for(ISA_SCALAR),
+                         .ops = ops_for(ISA_SCALAR)};
 }
 
 static void station_ranges_meet(void **state)
@@ -114,8 +122,10 @@ static void bad_requests_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(station_ranges_meet), cmocka_unit_test(budget_is_kept_or_refused),
-        cmocka_unit_test(everything_resident_when_it_fits), cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(station_ranges_meet),
+        cmocka_unit_test(budget_is_kept_or_refused),
+        cmocka_unit_test(everything_resident_when_it_fits),
+        cmocka_unit_test(bad_requests_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shards: ranges, embeddings whose partials add up, and logits that do not depend on how the vocabulary is cut. */
+/* Shards: ranges, embeddings whose partials add up, and logits that do not depend on how the
+ * vocabulary is cut. */
 #include "tiny_model.h"
 
 #include "cluster/shard.h"
@@ -17,7 +18,11 @@ static void deck_open(Deck *d, const TinyModel *t, uint32_t count, uint64_t tile
     Why why = {{0}};
     *d = (Deck){.count = count, .scratch = malloc(1 << 20)};
     for (uint32_t i = 0; i < count; i++) {
-        ShardConfig c = {.knot = &t->knot, .hyper = &t->hyper, .rows_max = ROWS, .workers = 1, .tile_bytes_max = tile,
+        ShardConfig c = {.knot = &t->knot,
+                         .hyper = &t->hyper,
+                         .rows_max = ROWS,
+                         .workers = 1,
+                         .tile_bytes_max = tile,
                          .kernels = kernels_for(ISA_SCALAR)};
         assert_int_equal(shard_range(TINY_VOCABULARY, count, i, &c.id_first, &c.id_last, &why), OK);
         d->length[i] = c.id_last - c.id_first;
@@ -53,20 +58,24 @@ static Error drive(Shard *s, const TinyModel *t, Why *why)
 static void ranges_meet(void **state)
 {
     (void)state;
-    static const uint32_t vocabularies[] = {1, 7, 151936, 32003, 128257}, counts[] = {1, 2, 3, 5, 7, 8};
+    static const uint32_t vocabularies[] = {1, 7, 151936, 32003, 128257},
+                          counts[] = {1, 2, 3, 5, 7, 8};
     Why why = {{0}};
     for (size_t v = 0; v < 5; v++)
         for (size_t c = 0; c < 6; c++) {
             uint32_t expected = 0, first, last, longest = 0, shortest = UINT32_MAX;
             if (counts[c] > vocabularies[v]) {
-                assert_int_equal(shard_range(vocabularies[v], counts[c], 0, &first, &last, &why), ERR_RANGE);
+                assert_int_equal(shard_range(vocabularies[v], counts[c], 0, &first, &last, &why),
+                                 ERR_RANGE);
                 continue;
             }
             for (uint32_t i = 0; i < counts[c]; i++) {
-                assert_int_equal(shard_range(vocabularies[v], counts[c], i, &first, &last, &why), OK);
+                assert_int_equal(shard_range(vocabularies[v], counts[c], i, &first, &last, &why),
+                                 OK);
                 assert_int_equal(first, expected);
                 assert_true(last > first);
-                if (i > 0) assert_true(last - first <= shortest); /* the remainder goes to the first */
+                if (i > 0)
+                    assert_true(last - first <= shortest); /* the remainder goes to the first */
                 if (last - first > longest) longest = last - first;
                 if (last - first < shortest) shortest = last - first;
                 expected = last;
@@ -101,8 +110,11 @@ static void embeddings_add_up(void **state)
             shard_merge(sum, partial, IDS * TINY_HIDDEN);
         }
         for (int i = 0; i < IDS; i++) {
-            assert_int_equal(block_dequantize_row(table->type, t.payload + table->offset + ids[i] * (table->bytes / TINY_ROWS),
-                                                  TINY_HIDDEN, want, &why), OK);
+            assert_int_equal(block_dequantize_row(table->type,
+                                                  t.payload + table->offset +
+                                                      ids[i] * (table->bytes / TINY_ROWS),
+                                                  TINY_HIDDEN, want, &why),
+                             OK);
             for (int k = 0; k < TINY_HIDDEN; k++) assert_true(sum[i * TINY_HIDDEN + k] == want[k]);
         }
         uint32_t beyond = TINY_VOCABULARY; /* a padding row */
@@ -115,11 +127,15 @@ static void embeddings_add_up(void **state)
 static void logits_do_not_depend_on_the_cut(void **state)
 {
     (void)state;
-    static const struct { uint32_t count; uint64_t tile; } cuts[] = {{1, 0}, {2, 1}, {3, 5000}, {5, 0}, {7, 3000}, {8, 1}};
+    static const struct {
+        uint32_t count;
+        uint64_t tile;
+    } cuts[] = {{1, 0}, {2, 1}, {3, 5000}, {5, 0}, {7, 3000}, {8, 1}};
     static float hidden[ROWS * TINY_HIDDEN], want[ROWS][TINY_VOCABULARY];
     Why why = {{0}};
     TinyMaker random = {.random = 99};
-    for (int i = 0; i < ROWS * TINY_HIDDEN; i++) hidden[i] = (float)(tiny_random(&random) % 2001) * 1e-3f - 1;
+    for (int i = 0; i < ROWS * TINY_HIDDEN; i++)
+        hidden[i] = (float)(tiny_random(&random) % 2001) * 1e-3f - 1;
     for (int x16 = 0; x16 < 2; x16++) {
         TinyModel t;
         tiny_make(&t, x16, NULL);
@@ -148,7 +164,8 @@ static void logits_do_not_depend_on_the_cut(void **state)
             if (c == 0) sums[0] = bits;
             assert_int_equal(bits, sums[0]);
             assert_int_equal(shard_begin_logits(d.shard[0], hidden, ROWS + 1, &why), ERR_CAPACITY);
-            assert_int_equal(shard_begin_logits(d.shard[0], hidden, 0, &why), OK); /* zero rows are legal */
+            assert_int_equal(shard_begin_logits(d.shard[0], hidden, 0, &why),
+                             OK); /* zero rows are legal */
             ShardWish wish;
             shard_next(d.shard[0], &wish);
             assert_int_equal(wish.kind, SHARD_DONE);
@@ -184,8 +201,10 @@ static void a_bad_head_row_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_meet), cmocka_unit_test(embeddings_add_up),
-        cmocka_unit_test(logits_do_not_depend_on_the_cut), cmocka_unit_test(a_bad_head_row_is_named),
+        cmocka_unit_test(ranges_meet),
+        cmocka_unit_test(embeddings_add_up),
+        cmocka_unit_test(logits_do_not_depend_on_the_cut),
+        cmocka_unit_test(a_bad_head_row_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

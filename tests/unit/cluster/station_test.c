@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A station gives the same bits however its phases are cut, tiled, chunked and batched, and refuses frames that are wrong. */
+/* A station gives the same bits however its phases are cut, tiled, chunked and batched, and
+ * refuses frames that are wrong. */
 #include "tiny_model.h"
 
 #include "cluster/plan.h"
@@ -23,10 +24,18 @@ typedef struct Line {
 
 static StationConfig config_of(const TinyModel *t, const Cut *cut, PhaseRange range)
 {
-    return (StationConfig){.knot = &t->knot, .hyper = &t->hyper, .range = range, .cache = cut->cache,
-                           .rows_max = TOKENS, .sessions_max = cut->sessions ? cut->sessions : 1, .context = CONTEXT,
-                           .blocks = (cut->sessions ? cut->sessions : 1) * 2, .workers = 1,
-                           .tile_bytes_max = cut->tile, .kernels = kernels_for(ISA_SCALAR), .ops = ops_for(ISA_SCALAR)};
+    return (StationConfig){.knot = &t->knot,
+                           .hyper = &t->hyper,
+                           .range = range,
+                           .cache = cut->cache,
+                           .rows_max = TOKENS,
+                           .sessions_max = cut->sessions ? cut->sessions : 1,
+                           .context = CONTEXT,
+                           .blocks = (cut->sessions ? cut->sessions : 1) * 2,
+                           .workers = 1,
+                           .tile_bytes_max = cut->tile,
+                           .kernels = kernels_for(ISA_SCALAR),
+                           .ops = ops_for(ISA_SCALAR)};
 }
 
 static void line_open(Line *line, const TinyModel *t, const Cut *cut)
@@ -34,7 +43,8 @@ static void line_open(Line *line, const TinyModel *t, const Cut *cut)
     PhaseRange ranges[16];
     Why why = {{0}};
     *line = (Line){0};
-    assert_int_equal(phase_parse_ranges(cut->ranges, TINY_LAYERS, ranges, 16, &line->count, &why), OK);
+    assert_int_equal(phase_parse_ranges(cut->ranges, TINY_LAYERS, ranges, 16, &line->count, &why),
+                     OK);
     line->scratch = malloc(8 << 20);
     for (uint32_t i = 0; i < line->count; i++) {
         StationConfig config = config_of(t, cut, ranges[i]);
@@ -45,7 +55,8 @@ static void line_open(Line *line, const TinyModel *t, const Cut *cut)
         line->memory[i] = malloc(bytes);
         memset(line->memory[i], 0xff, bytes); /* NaN wherever nothing was written */
         Arena arena = arena_make(line->memory[i], bytes);
-        assert_int_equal(station_build(&config, &arena, line->scratch, &line->station[i], &why), OK);
+        assert_int_equal(station_build(&config, &arena, line->scratch, &line->station[i], &why),
+                         OK);
         for (uint32_t f = 0; f < station_floor_count(line->station[i]); f++) {
             float *to;
             const KnotTensor *v = station_floor_tensor(line->station[i], f, &to);
@@ -79,13 +90,15 @@ static Error drive(Line *line, Station *s, const TinyModel *t, const StationFram
     }
 }
 
-static Error forward(Line *line, const TinyModel *t, float *x, uint32_t rows, const StationSequence *sequences,
-                     uint32_t count, Why *why)
+static Error forward(Line *line, const TinyModel *t, float *x, uint32_t rows,
+                     const StationSequence *sequences, uint32_t count, Why *why)
 {
     float *g = malloc(rows * TINY_FFN * sizeof(float) + 1);
-    StationFrame frame = {.x = x, .g = g, .rows = rows, .sequences = sequences, .sequence_count = count};
+    StationFrame frame = {
+        .x = x, .g = g, .rows = rows, .sequences = sequences, .sequence_count = count};
     Error error = OK;
-    for (uint32_t i = 0; error == OK && i < line->count; i++) error = drive(line, line->station[i], t, &frame, why);
+    for (uint32_t i = 0; error == OK && i < line->count; i++)
+        error = drive(line, line->station[i], t, &frame, why);
     free(g);
     return error;
 }
@@ -93,7 +106,8 @@ static Error forward(Line *line, const TinyModel *t, float *x, uint32_t rows, co
 static void inputs(float *x, uint32_t rows, uint32_t seed)
 {
     TinyMaker m = {.random = seed};
-    for (uint32_t i = 0; i < rows * TINY_HIDDEN; i++) x[i] = (float)(tiny_random(&m) % 2001) * 1e-3f - 1.0f;
+    for (uint32_t i = 0; i < rows * TINY_HIDDEN; i++)
+        x[i] = (float)(tiny_random(&m) % 2001) * 1e-3f - 1.0f;
 }
 
 static void run_cut(const TinyModel *t, const Cut *cut, float *x)
@@ -105,7 +119,8 @@ static void run_cut(const TinyModel *t, const Cut *cut, float *x)
     for (uint32_t at = 0; at < TOKENS; at += cut->chunk) {
         uint32_t rows = TOKENS - at < cut->chunk ? TOKENS - at : cut->chunk;
         StationSequence sequence = {0, at, rows};
-        if (forward(&line, t, x + at * TINY_HIDDEN, rows, &sequence, 1, &why) != OK) fail_msg("%s", why.text);
+        if (forward(&line, t, x + at * TINY_HIDDEN, rows, &sequence, 1, &why) != OK)
+            fail_msg("%s", why.text);
     }
     uint32_t passes = (TOKENS + cut->chunk - 1) / cut->chunk;
     assert_int_equal(line.loads, passes * TINY_LAYERS * PHASES);
@@ -120,7 +135,8 @@ static void same_bits_for_every_cut(void **state)
         {"0-3", 1, 0, CACHE_F16, 0},
         {"0-3", 7, 1, CACHE_F16, 0},
         {"0-1,1-3", 64, 20000, CACHE_F16, 0},
-        {"0-1.ffn_gate,1.ffn_gate-1.ffn_up,1.ffn_up-1.ffn_down,1.ffn_down-2.attn,2.attn-end", 33, 4096, CACHE_F16, 0},
+        {"0-1.ffn_gate,1.ffn_gate-1.ffn_up,1.ffn_up-1.ffn_down,1.ffn_down-2.attn,2.attn-end", 33,
+         4096, CACHE_F16, 0},
     };
     for (int x16 = 0; x16 < 2; x16++) {
         TinyModel t;
@@ -172,21 +188,25 @@ static void batches_do_not_change_bits(void **state)
         line_open(&line, &t, &cut);
         inputs(one, ROWS, 5);
         StationSequence alone = {0, 0, batch[i].rows};
-        assert_int_equal(forward(&line, &t, one + row * TINY_HIDDEN, batch[i].rows, &alone, 1, &why), OK);
-        assert_memory_equal(one + row * TINY_HIDDEN, all + row * TINY_HIDDEN, batch[i].rows * TINY_HIDDEN * sizeof(float));
+        assert_int_equal(
+            forward(&line, &t, one + row * TINY_HIDDEN, batch[i].rows, &alone, 1, &why), OK);
+        assert_memory_equal(one + row * TINY_HIDDEN, all + row * TINY_HIDDEN,
+                            batch[i].rows * TINY_HIDDEN * sizeof(float));
         row += batch[i].rows;
         line_close(&line);
     }
     tiny_free(&t);
 }
 
-/* Rows that nobody asked for are left out of the last layer; those asked for keep their bits, and so does the cache. */
+/* Rows that nobody asked for are left out of the last layer; those asked for keep their bits, and
+ * so does the cache. */
 static void unwanted_rows_change_nothing(void **state)
 {
     (void)state;
     enum { ROWS = 40 };
     static const uint32_t wanted[] = {3, 4, 39};
-    static float all[ROWS * TINY_HIDDEN], some[ROWS * TINY_HIDDEN], next[2][TINY_HIDDEN], g[ROWS * TINY_FFN];
+    static float all[ROWS * TINY_HIDDEN], some[ROWS * TINY_HIDDEN], next[2][TINY_HIDDEN],
+        g[ROWS * TINY_FFN];
     TinyModel t;
     Why why = {{0}};
     tiny_make(&t, true, NULL);
@@ -199,13 +219,16 @@ static void unwanted_rows_change_nothing(void **state)
         inputs(x, ROWS, 17);
         StationSequence sequence = {0, 0, ROWS};
         StationFrame frame = {x, g, ROWS, &sequence, 1, drop ? wanted : NULL, 3};
-        for (uint32_t i = 0; i < 2; i++) assert_int_equal(drive(&line, line.station[i], &t, &frame, &why), OK);
+        for (uint32_t i = 0; i < 2; i++)
+            assert_int_equal(drive(&line, line.station[i], &t, &frame, &why), OK);
         inputs(next[drop], 1, 18);
-        assert_int_equal(forward(&line, &t, next[drop], 1, &(StationSequence){0, ROWS, 1}, 1, &why), OK);
+        assert_int_equal(forward(&line, &t, next[drop], 1, &(StationSequence){0, ROWS, 1}, 1, &why),
+                         OK);
         line_close(&line);
     }
     for (uint32_t i = 0; i < 3; i++)
-        assert_memory_equal(some + i * TINY_HIDDEN, all + wanted[i] * TINY_HIDDEN, TINY_HIDDEN * sizeof(float));
+        assert_memory_equal(some + i * TINY_HIDDEN, all + wanted[i] * TINY_HIDDEN,
+                            TINY_HIDDEN * sizeof(float));
     assert_memory_equal(next[0], next[1], sizeof next[0]);
     tiny_free(&t);
 }
@@ -225,8 +248,10 @@ static void positions_are_checked(void **state)
     assert_int_equal(forward(&line, &t, x, 10, &(StationSequence){0, 0, 10}, 1, &why), OK);
     assert_int_equal(station_length(line.station[0], 0), 10);
     inputs(again, 10, 3);
-    assert_int_equal(forward(&line, &t, again + 4 * TINY_HIDDEN, 6, &(StationSequence){0, 4, 6}, 1, &why), OK);
-    assert_memory_equal(again + 4 * TINY_HIDDEN, x + 4 * TINY_HIDDEN, 6 * TINY_HIDDEN * sizeof(float));
+    assert_int_equal(
+        forward(&line, &t, again + 4 * TINY_HIDDEN, 6, &(StationSequence){0, 4, 6}, 1, &why), OK);
+    assert_memory_equal(again + 4 * TINY_HIDDEN, x + 4 * TINY_HIDDEN,
+                        6 * TINY_HIDDEN * sizeof(float));
 
     assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){0, 12, 1}, 1, &why), ERR_POSITION);
     assert_non_null(strstr(why.text, "expected 10"));
@@ -253,9 +278,12 @@ static void capacity_is_checked(void **state)
     inputs(x, TOKENS, 3);
     assert_int_equal(forward(&line, &t, x, TOKENS, &(StationSequence){0, 0, TOKENS}, 1, &why), OK);
     inputs(x, TOKENS, 3);
-    assert_int_equal(forward(&line, &t, x, CONTEXT - TOKENS, &(StationSequence){0, TOKENS, CONTEXT - TOKENS}, 1, &why), OK);
+    assert_int_equal(forward(&line, &t, x, CONTEXT - TOKENS,
+                             &(StationSequence){0, TOKENS, CONTEXT - TOKENS}, 1, &why),
+                     OK);
     assert_int_equal(station_blocks_free(line.station[0]), 0);
-    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){0, CONTEXT, 1}, 1, &why), ERR_CAPACITY);
+    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){0, CONTEXT, 1}, 1, &why),
+                     ERR_CAPACITY);
     station_truncate(line.station[0], 0, 64);
     assert_int_equal(station_blocks_free(line.station[0]), 1);
     station_truncate(line.station[0], 0, 0);
@@ -277,13 +305,15 @@ static void faults_are_named(void **state)
     line_open(&line, &t, &cut);
     inputs(x, 4, 3);
     x[TINY_HIDDEN + 5] = __builtin_nanf("");
-    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4}, 1, &why), ERR_NOT_FINITE);
+    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4}, 1, &why),
+                     ERR_NOT_FINITE);
 
     const KnotTensor *up = knot_find(&t.knot, "blk_1_ffn_up_weight");
     uint8_t kept = t.payload[up->offset + 1];
     t.payload[up->offset + 1] = 0x7c; /* row 0's first scale becomes infinite or NaN */
     inputs(x, 4, 3);
-    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4}, 1, &why), ERR_NOT_FINITE);
+    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4}, 1, &why),
+                     ERR_NOT_FINITE);
     assert_non_null(strstr(why.text, "layer 1, phase ffn_up, tensor blk_1_ffn_up_weight"));
     assert_int_equal(station_length(line.station[0], 0), 0);
     t.payload[up->offset + 1] = kept;
@@ -303,10 +333,13 @@ static void faults_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_for_every_cut), cmocka_unit_test(layouts_agree),
-        cmocka_unit_test(batches_do_not_change_bits), cmocka_unit_test(unwanted_rows_change_nothing),
+        cmocka_unit_test(same_bits_for_every_cut),
+        cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(batches_do_not_change_bits),
+        cmocka_unit_test(unwanted_rows_change_nothing),
         cmocka_unit_test(positions_are_checked),
-        cmocka_unit_test(capacity_is_checked), cmocka_unit_test(faults_are_named),
+        cmocka_unit_test(capacity_is_checked),
+        cmocka_unit_test(faults_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

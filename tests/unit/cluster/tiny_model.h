@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model of three small layers in memory, with random weights: enough for every path of a station and a shard. Weights are
+/* A model of three small layers in memory, with random weights: enough for every path of a station
+ * and a shard. Weights are
  * made in the layout `rows` (version 1) and can be re-laid to x16.1. */
 #ifndef COBORD_TESTS_TINY_MODEL_H
 #define COBORD_TESTS_TINY_MODEL_H
@@ -17,8 +18,17 @@
 #include "model/ops.h"
 #include "quant/kernels.h"
 
-enum { TINY_LAYERS = 3, TINY_HIDDEN = 256, TINY_FFN = 512, TINY_HEADS = 4, TINY_KV = 2, TINY_DIM = 64,
-       TINY_VOCABULARY = 301, TINY_ROWS = 320, TINY_TENSORS_MAX = 64 };
+enum {
+    TINY_LAYERS = 3,
+    TINY_HIDDEN = 256,
+    TINY_FFN = 512,
+    TINY_HEADS = 4,
+    TINY_KV = 2,
+    TINY_DIM = 64,
+    TINY_VOCABULARY = 301,
+    TINY_ROWS = 320,
+    TINY_TENSORS_MAX = 64
+};
 
 typedef struct TinyModel {
     Knot knot;
@@ -47,7 +57,8 @@ static void tiny_block(TinyMaker *m, BlockType type, uint8_t *block)
 {
     const BlockTraits *traits = block_traits(type);
     for (uint32_t i = 0; i < traits->bytes; i++) block[i] = (uint8_t)tiny_random(m);
-    uint16_t d = block_f32_to_f16((float)(tiny_random(m) % 1000 + 200) * 1e-6f), small = block_f32_to_f16(1e-4f);
+    uint16_t d = block_f32_to_f16((float)(tiny_random(m) % 1000 + 200) * 1e-6f),
+             small = block_f32_to_f16(1e-4f);
     switch (type) {
     case BLOCK_Q4_K: memcpy(block, &d, 2), memcpy(block + 2, &d, 2); break;
     case BLOCK_Q6_K: memcpy(block + 208, &small, 2); break;
@@ -56,7 +67,8 @@ static void tiny_block(TinyMaker *m, BlockType type, uint8_t *block)
     }
 }
 
-static void tiny_tensor(TinyMaker *m, const char *name, BlockType type, uint32_t rows, uint32_t cols)
+static void tiny_tensor(TinyMaker *m, const char *name, BlockType type, uint32_t rows,
+                        uint32_t cols)
 {
     if (m->left_out && strcmp(m->left_out, name) == 0) return;
     uint64_t bytes;
@@ -64,8 +76,8 @@ static void tiny_tensor(TinyMaker *m, const char *name, BlockType type, uint32_t
     m->json_bytes += (size_t)snprintf(
         m->json + m->json_bytes, sizeof m->json - m->json_bytes,
         "%s{\"name\":\"%s\",\"type\":\"%s\",\"shape\":[%u,%u],\"offset\":%llu,\"length\":%llu}",
-        m->payload_bytes ? "," : "", name, block_traits(type)->name, rows, cols, (unsigned long long)m->payload_bytes,
-        (unsigned long long)bytes);
+        m->payload_bytes ? "," : "", name, block_traits(type)->name, rows, cols,
+        (unsigned long long)m->payload_bytes, (unsigned long long)bytes);
     m->payload = realloc(m->payload, m->payload_bytes + bytes);
     uint8_t *to = m->payload + m->payload_bytes;
     if (type == BLOCK_F32)
@@ -74,14 +86,16 @@ static void tiny_tensor(TinyMaker *m, const char *name, BlockType type, uint32_t
             memcpy(to + 4 * i, &v, 4);
         }
     else
-        for (uint64_t at = 0; at < bytes; at += block_traits(type)->bytes) tiny_block(m, type, to + at);
+        for (uint64_t at = 0; at < bytes; at += block_traits(type)->bytes)
+            tiny_block(m, type, to + at);
     m->payload_bytes += bytes;
 }
 
 static void tiny_layer(TinyMaker *m, unsigned layer)
 {
     char name[64];
-#define TINY(part, type, rows, cols) snprintf(name, sizeof name, "blk_%u_" part, layer), tiny_tensor(m, name, type, rows, cols)
+#define TINY(part, type, rows, cols) \
+    snprintf(name, sizeof name, "blk_%u_" part, layer), tiny_tensor(m, name, type, rows, cols)
     TINY("attn_norm_weight", BLOCK_F32, 1, TINY_HIDDEN);
     TINY("attn_q_weight", BLOCK_Q4_K, TINY_HEADS * TINY_DIM, TINY_HIDDEN);
     TINY("attn_q_bias", BLOCK_F32, 1, TINY_HEADS * TINY_DIM);
@@ -105,16 +119,20 @@ static void tiny_relay(TinyModel *t)
         KnotTensor *x = &t->knot.tensors[i];
         bool relay = x->rows > 1 && strcmp(x->name, "token_embd_weight") != 0;
         uint64_t bytes, row, panel;
-        assert_int_equal(layout_tensor_bytes(x->type, relay ? LAYOUT_X16 : LAYOUT_ROWS, x->rows, x->cols, &bytes, NULL), OK);
+        assert_int_equal(layout_tensor_bytes(x->type, relay ? LAYOUT_X16 : LAYOUT_ROWS, x->rows,
+                                             x->cols, &bytes, NULL),
+                         OK);
         assert_int_equal(block_row_bytes(x->type, x->cols, &row, NULL), OK);
         assert_int_equal(layout_panel_bytes(x->type, x->cols, &panel, NULL), OK);
         out = realloc(out, at + bytes);
         const uint8_t *from = t->payload + x->offset;
         if (!relay) memcpy(out + at, from, bytes);
         for (uint32_t r = 0; relay && r < x->rows; r += PANEL_ROWS)
-            assert_int_equal(layout_panel_from_rows(x->type, from + r * row,
-                                                    x->rows - r < PANEL_ROWS ? x->rows - r : PANEL_ROWS, x->cols,
-                                                    out + at + r / PANEL_ROWS * panel, NULL), OK);
+            assert_int_equal(
+                layout_panel_from_rows(x->type, from + r * row,
+                                       x->rows - r < PANEL_ROWS ? x->rows - r : PANEL_ROWS, x->cols,
+                                       out + at + r / PANEL_ROWS * panel, NULL),
+                OK);
         x->layout = relay ? LAYOUT_X16 : LAYOUT_ROWS;
         x->offset = at;
         x->bytes = bytes;
@@ -137,7 +155,8 @@ static Error tiny_parse(TinyMaker *m, TinyModel *t, Why *why)
     t->memory = malloc(keep);
     void *scratch_memory = malloc(scratch_bytes);
     Arena arena = arena_make(t->memory, keep), scratch = arena_make(scratch_memory, scratch_bytes);
-    Error error = knot_parse(header, header_bytes, header_bytes + m->payload_bytes, &arena, &scratch, &t->knot, why);
+    Error error = knot_parse(header, header_bytes, header_bytes + m->payload_bytes, &arena,
+                             &scratch, &t->knot, why);
     free(scratch_memory);
     free(header);
     return error == OK ? hyper_from_knot(&t->knot, &t->hyper, why) : error;
@@ -154,12 +173,14 @@ static void tiny_make(TinyModel *t, bool x16, const char *left_out)
         "{\"model\":{\"architecture\":\"qwen2\",\"name\":\"tiny\",\"layers\":%d,\"hidden\":%d,\"ffn\":%d,\"heads\":%d,"
         "\"kv_heads\":%d,\"head_dim\":%d,\"vocabulary\":%d,\"context\":1024,\"norm_epsilon\":1e-6,\"rope_base\":10000.0,"
         "\"rope_dim\":%d},\"tensors\":[",
-        TINY_LAYERS, TINY_HIDDEN, TINY_FFN, TINY_HEADS, TINY_KV, TINY_DIM, TINY_VOCABULARY, TINY_DIM);
+        TINY_LAYERS, TINY_HIDDEN, TINY_FFN, TINY_HEADS, TINY_KV, TINY_DIM, TINY_VOCABULARY,
+        TINY_DIM);
     for (unsigned l = 0; l < TINY_LAYERS; l++) tiny_layer(m, l);
     tiny_tensor(m, "output_norm_weight", BLOCK_F32, 1, TINY_HIDDEN);
     tiny_tensor(m, "output_weight", BLOCK_Q6_K, TINY_ROWS, TINY_HIDDEN);
     tiny_tensor(m, "token_embd_weight", BLOCK_Q4_0, TINY_ROWS, TINY_HIDDEN);
-    m->json_bytes += (size_t)snprintf(m->json + m->json_bytes, sizeof m->json - m->json_bytes, "]}");
+    m->json_bytes +=
+        (size_t)snprintf(m->json + m->json_bytes, sizeof m->json - m->json_bytes, "]}");
     Why why = {{0}};
     Error error = tiny_parse(m, t, &why);
     if (error != OK) fail_msg("tiny model: %s", why.text);

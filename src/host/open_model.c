@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/model_open.h"
+#include "host/open_model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "host/locate.h"
 
-/* The section is copied: its pages are small and looked up at random, and the mapping's come in pages of 2 MiB. */
+/* The section is copied: its pages are small and looked up at random, and the mapping's come in
+ * pages of 2 MiB. */
 static Error read_vocab(OpenModel *m, Why *why)
 {
     KnotSection section = m->file.knot.tokenizer;
     if (!section.bytes)
-        return error_why(why, ERR_NOT_FOUND, "the file has no tokenizer (version 1 knots have none); encode the model "
-                                             "again as version 2");
+        return error_why(why, ERR_NOT_FOUND,
+                         "the file has no tokenizer (version 1 knots have none); encode the model "
+                         "again as version 2");
     m->vocab_memory = malloc((size_t)section.bytes);
     if (!m->vocab_memory) return error_why(why, ERR_MEMORY, "no memory for the vocabulary");
     memcpy(m->vocab_memory, knot_file_payload(&m->file, section.offset), (size_t)section.bytes);
@@ -37,17 +39,17 @@ static Error open_parts(OpenModel *m, unsigned what, const Tell *tell, Why *why)
     return what & MODEL_TOKENIZER ? build_tokenizer(m, why) : OK;
 }
 
-Error model_open(const char *model, unsigned what, const Tell *tell, OpenModel *out, Why *why)
+Error open_model_open(const char *model, unsigned what, const Tell *tell, OpenModel *out, Why *why)
 {
     memset(out, 0, sizeof *out);
-    TRY(model_locate(model, false, tell, out->path, sizeof out->path, why));
+    TRY(locate_model(model, false, tell, out->path, sizeof out->path, why));
     TRY(knot_file_open(out->path, &out->file, why));
     Error error = open_parts(out, what, tell, why);
-    if (error != OK) model_close(out);
+    if (error != OK) open_model_close(out);
     return error;
 }
 
-void model_close(OpenModel *m)
+void open_model_close(OpenModel *m)
 {
     free(m->memory);
     free(m->vocab_memory);

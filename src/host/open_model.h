@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From what a person calls a model to an open knot with its hyper-parameters and its tokenizer. */
-#ifndef COBORD_HOST_MODEL_OPEN_H
-#define COBORD_HOST_MODEL_OPEN_H
+#ifndef COBORD_HOST_OPEN_MODEL_H
+#define COBORD_HOST_OPEN_MODEL_H
 
 #include "host/knot_file.h"
 #include "host/tell.h"
@@ -22,9 +22,11 @@ enum {
     MODEL_WEIGHTS = 2    /* check the file's hashes, once per file */
 };
 
-/* `model`: a zoo name, a knot, a GGUF file (encoded once into the cache). Progress of encoding and checking to `tell`.
- * Errors  those of locate, knot_file and tokenizer; the Why names the file. Owner  model_close. */
-MUST_CHECK Error model_open(const char *model, unsigned what, const Tell *tell, OpenModel *out, Why *why);
-void model_close(OpenModel *model);
+/* `model`: a zoo name, a knot, a GGUF file (encoded once into the cache). Progress of encoding and
+ * checking to `tell`.
+ * Errors  those of locate, knot_file and tokenizer; the Why names the file. Owner  open_model_close. */
+MUST_CHECK Error open_model_open(const char *model, unsigned what, const Tell *tell, OpenModel *out,
+                            Why *why);
+void open_model_close(OpenModel *model);
 
 #endif
