@@ -171,7 +171,8 @@ static void tiny_make(TinyModel *t, bool x16, const char *left_out)
     m->json_bytes = (size_t)snprintf(
         m->json, sizeof m->json,
         "{\"model\":{\"architecture\":\"qwen2\",\"name\":\"tiny\",\"layers\":%d,\"hidden\":%d,\"ffn\":%d,\"heads\":%d,"
-        "\"kv_heads\":%d,\"head_dim\":%d,\"vocabulary\":%d,\"context\":1024,\"norm_epsilon\":1e-6,\"rope_base\":10000.0,"
+        "\"kv_heads\":%d,\"head_dim\":%d,\"vocabulary\":%d,\"context\":1024,"
+        "\"norm_epsilon\":1e-6,\"rope_base\":10000.0,"
         "\"rope_dim\":%d},\"tensors\":[",
         TINY_LAYERS, TINY_HIDDEN, TINY_FFN, TINY_HEADS, TINY_KV, TINY_DIM, TINY_VOCABULARY,
         TINY_DIM);
