@@ -5,23 +5,27 @@
 #include <stdlib.h>
 #include <yyjson.h>
 
+#include "cli/bench_kernels.h"
 #include "cli/complain.h"
 #include "cli/engine_options.h"
 #include "cli/verbs.h"
 #include "host/memory.h"
 
-static const OptionId bench_options[] = {OPTION_PROMPT, OPTION_GEN,     OPTION_BATCH,
-                                         OPTION_JSON,   OPTIONS_ENGINE, OPTION_END};
+static const OptionId bench_options[] = {OPTION_PROMPT,  OPTION_GEN,  OPTION_BATCH,
+                                         OPTION_KERNELS, OPTION_JSON, OPTIONS_ENGINE,
+                                         OPTION_END};
 static const OptionVerb bench_verb = {
     .name = "bench",
-    .usage = "MODEL",
+    .usage = "MODEL | --kernels",
     .summary =
         "Measures prefill of --prompt tokens, decode of --gen tokens, and decode of several\n"
-        "sequences at once (--batch), beside the speed at which all weights can be read.",
+        "sequences at once (--batch), beside the speed at which all weights can be read.\n"
+        "With --kernels: the matrix kernels alone, per type and instruction set.",
     .examples = "  cobord bench qwen2.5-coder-1.5b --threads 2\n"
-                "  cobord bench qwen2.5-coder-1.5b --prompt 512 --gen 64 --batch 1,4,8 --json\n",
+                "  cobord bench qwen2.5-coder-1.5b --prompt 512 --gen 64 --batch 1,4,8 --json\n"
+                "  cobord bench --kernels\n",
     .options = bench_options,
-    .operands_min = 1,
+    .operands_min = 0,
     .operands_max = 1,
     .operand_names = "MODEL",
 };
@@ -163,6 +167,8 @@ int cli_bench(int argc, char **argv)
     Options o;
     int code;
     if (!options_read(&o, &bench_verb, argc, argv, &code)) return code;
+    if (options_switch(&o, OPTION_KERNELS)) return bench_kernels(&o);
+    if (!o.operand_count) return complain_usage("bench: MODEL is missing; give one, or --kernels");
     code = read_settings(&o, &b);
     if (code) return code;
     uint32_t context = b.prompt > b.gen ? b.prompt : b.gen;
