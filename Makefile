@@ -2,7 +2,7 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all prepare demo test test-short asan gcc wasm fuzz bench clean
+.PHONY: all prepare demo test test-short test-long asan gcc wasm fuzz bench clean
 
 all: ; @scripts/build default $(JOBS) cobord
 
@@ -21,6 +21,15 @@ test: prepare
 test-short:
 	@scripts/build default $(JOBS)
 	@cd build && ctest -L 'tidy|unit|vectors|kernel' -j $(JOBS) --output-on-failure
+
+# What takes long: a 7B-shaped model in 128 MiB, the other compiler, ThreadSanitizer, ten minutes of fuzzing per target.
+test-long: test
+	@COBORD=build/cobord python3 tests/system/memory_test.py --long
+	@scripts/build gcc $(JOBS)
+	@cd build-gcc && ctest -L 'unit|kernel' -j $(JOBS) --output-on-failure
+	@scripts/build tsan $(JOBS)
+	@cd build-tsan && ctest -L unit -j $(JOBS) --output-on-failure
+	@$(MAKE) fuzz FUZZ_SECONDS=600
 
 asan gcc: ; @scripts/build $@ $(JOBS)
 
