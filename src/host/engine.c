@@ -8,8 +8,7 @@
 #include "host/cpu.h"
 #include "host/folios.h"
 #include "host/memory.h"
-#include "host/pool.h"
-#include "host/stop.h"
+#include "host/worker.h"
 
 /* Heap, stacks and page tables that come after the process was measured. */
 static const uint64_t SLACK_BYTES = (uint64_t)3 << 20;
@@ -18,9 +17,7 @@ struct Engine {
     const OpenModel *model;
     Plan plan;
     PhaseRange *ranges;
-    Pool *pool;
-    Parallel parallel;
-    Weights weights;
+    Worker worker;
     void *memory;
     size_t memory_bytes;
     Station **stations;
@@ -44,7 +41,8 @@ static Error choose_isa(const EngineOptions *o, Isa *isa, Why *why)
     *isa = o->isa_given ? o->isa : cpu_best();
     if (!cpu_has(*isa) || !kernels_for(*isa) || !ops_for(*isa))
         return error_why(why, ERR_NOT_AVAILABLE,
-                         "instruction set %s: this machine or this build lacks it", kernels_isa_name(*isa));
+                         "instruction set %s: this machine or this build lacks it",
+                         kernels_isa_name(*isa));
     return OK;
 }
 
@@ -146,17 +144,6 @@ static Error build_roles(Engine *e, Arena *arena, Why *why)
     return coordinator_build(&config, arena, &e->coordinator, why);
 }
 
-static Error read_floor(Engine *e, Station *s, Why *why)
-{
-    for (uint32_t i = 0; i < station_floor_count(s); i++) {
-        float *to;
-        const KnotTensor *t = station_floor_tensor(s, i, &to);
-        TRY(block_dequantize_row(t->type, weights_tile(&e->weights, t->offset, t->bytes), t->cols,
-                                 to, why));
-    }
-    return OK;
-}
-
 static Error open_parts(Engine *e, const EngineOptions *options, Why *why)
 {
     TRY(make_plan(e, options, why));
@@ -165,12 +152,12 @@ static Error open_parts(Engine *e, const EngineOptions *options, Why *why)
     TRY(take_buffers(e, &arena, why));
     TRY(build_roles(e, &arena, why));
     e->large_pages = e->plan.resident ? -1 : folios_large_share(&e->model->file);
-    weights_start(&e->weights, &e->model->file, e->plan.pinned_bytes);
-    for (uint32_t i = 0; i < e->plan.request.stations; i++) TRY(read_floor(e, e->stations[i], why));
-    weights_drop(&e->weights);
-    e->weights.counters = (WeightsCounters){0};
-    TRY(pool_start(e->plan.request.workers, &e->pool, why));
-    e->parallel = pool_parallel(e->pool);
+    TRY(worker_start(&e->worker, &e->model->file, e->plan.pinned_bytes, e->plan.request.workers,
+                     why));
+    for (uint32_t i = 0; i < e->plan.request.stations; i++)
+        TRY(worker_read_floor(&e->worker, e->stations[i], why));
+    weights_drop(&e->worker.weights);
+    e->worker.weights.counters = (WeightsCounters){0};
     return OK;
 }
 
@@ -188,14 +175,14 @@ Error engine_open(const OpenModel *model, const EngineOptions *options, Engine *
 void engine_close(Engine *e)
 {
     if (!e) return;
-    pool_stop(e->pool);
+    worker_stop(&e->worker);
     if (e->memory) munmap(e->memory, e->memory_bytes);
     free(e->ranges);
     free(e);
 }
 
 const Plan *engine_plan(const Engine *e) { return &e->plan; }
-const WeightsCounters *engine_counters(const Engine *e) { return &e->weights.counters; }
+const WeightsCounters *engine_counters(const Engine *e) { return &e->worker.weights.counters; }
 Isa engine_isa(const Engine *e) { return e->plan.request.kernels->isa; }
 uint32_t engine_passes(const Engine *e) { return e->passes; }
 double engine_large_pages(const Engine *e) { return e->large_pages; }
@@ -203,45 +190,13 @@ double engine_large_pages(const Engine *e) { return e->large_pages; }
 /* ---- Carrying out wishes
  * ------------------------------------------------------------------------------------- */
 
-static Error cancelled(Why *why)
-{
-    return stop_asked() ? error_why(why, ERR_CANCELLED, "stopped") : OK;
-}
-
-static Error run_shard(Engine *e, Shard *s, Why *why)
-{
-    ShardWish wish;
-    for (shard_next(s, &wish); wish.kind != SHARD_DONE; shard_next(s, &wish))
-        TRY(shard_give(s, weights_tile(&e->weights, wish.offset, wish.bytes), &e->parallel, why));
-    return OK;
-}
-
-static Error run_station(Engine *e, Station *s, const StationFrame *frame, Why *why)
-{
-    TRY(station_begin(s, frame, &e->parallel, why));
-    for (;;) {
-        StationWish wish;
-        station_next(s, &wish);
-        switch (wish.kind) {
-        case STATION_LOAD: weights_phase_loaded(&e->weights); break;
-        case STATION_TILE:
-            TRY(cancelled(why));
-            TRY(station_give(s, weights_tile(&e->weights, wish.offset, wish.bytes), &e->parallel,
-                             why));
-            break;
-        case STATION_EVICT: weights_phase_evicted(&e->weights); break;
-        case STATION_DONE: return OK;
-        }
-    }
-}
-
 static Error embed(Engine *e, const uint32_t *ids, uint32_t rows, Why *why)
 {
     size_t floats = (size_t)rows * e->plan.request.hyper->hidden;
     memset(e->x, 0, floats * sizeof(float));
     for (uint32_t i = 0; i < e->plan.request.shards; i++) {
         TRY(shard_begin_embed(e->shards[i], ids, rows, e->partial, why));
-        TRY(run_shard(e, e->shards[i], why));
+        TRY(worker_run_shard(&e->worker, e->shards[i], why));
         shard_merge(e->x, e->partial, floats);
     }
     return OK;
@@ -250,7 +205,7 @@ static Error embed(Engine *e, const uint32_t *ids, uint32_t rows, Why *why)
 static Error forward_frame(Engine *e, const StationFrame *frame, Why *why)
 {
     for (uint32_t i = 0; i < e->plan.request.stations; i++)
-        TRY(run_station(e, e->stations[i], frame, why));
+        TRY(worker_run_station(&e->worker, e->stations[i], frame, why));
     e->passes++;
     return OK;
 }
@@ -276,7 +231,7 @@ static Error head(Engine *e, uint32_t rows, Why *why)
 {
     for (uint32_t i = 0; i < e->plan.request.shards; i++) {
         TRY(shard_begin_logits(e->shards[i], e->hidden, rows, why));
-        TRY(run_shard(e, e->shards[i], why));
+        TRY(worker_run_shard(&e->worker, e->shards[i], why));
     }
     return OK;
 }
@@ -457,8 +412,8 @@ uint64_t engine_read_weights(Engine *e, uint64_t *sum)
     ReadJob job = {0};
     for (uint64_t at = 0; at < end; at += step) {
         uint64_t bytes = end - at < step ? end - at : step;
-        job.bytes = weights_tile(&e->weights, at, bytes);
-        parallel_run(&e->parallel, read_item, &job, (uint32_t)(bytes / READ_ITEM_BYTES));
+        job.bytes = weights_tile(&e->worker.weights, at, bytes);
+        parallel_run(&e->worker.parallel, read_item, &job, (uint32_t)(bytes / READ_ITEM_BYTES));
     }
     for (size_t w = 0; w < PARALLEL_WORKERS_MAX; w++)
         for (size_t lane = 0; lane < 8; lane++) *sum += job.sums[w][lane];

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/worker.h"
+
+#include "host/stop.h"
+
+Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_bytes, uint32_t threads,
+                   Why *why)
+{
+    *w = (Worker){0};
+    weights_start(&w->weights, file, pinned_bytes);
+    TRY(pool_start(threads, &w->pool, why));
+    w->parallel = pool_parallel(w->pool);
+    return OK;
+}
+
+void worker_stop(Worker *w)
+{
+    pool_stop(w->pool);
+    w->pool = NULL;
+}
+
+Error worker_read_floor(Worker *w, Station *s, Why *why)
+{
+    for (uint32_t i = 0; i < station_floor_count(s); i++) {
+        float *to;
+        const KnotTensor *t = station_floor_tensor(s, i, &to);
+        TRY(block_dequantize_row(t->type, weights_tile(&w->weights, t->offset, t->bytes), t->cols,
+                                 to, why));
+    }
+    return OK;
+}
+
+static Error cancelled(Why *why)
+{
+    return stop_asked() ? error_why(why, ERR_CANCELLED, "stopped") : OK;
+}
+
+Error worker_run_station(Worker *w, Station *s, const StationFrame *frame, Why *why)
+{
+    TRY(station_begin(s, frame, &w->parallel, why));
+    for (;;) {
+        StationWish wish;
+        station_next(s, &wish);
+        switch (wish.kind) {
+        case STATION_LOAD: weights_phase_loaded(&w->weights); break;
+        case STATION_TILE:
+            TRY(cancelled(why));
+            TRY(station_give(s, weights_tile(&w->weights, wish.offset, wish.bytes), &w->parallel,
+                             why));
+            break;
+        case STATION_EVICT: weights_phase_evicted(&w->weights); break;
+        case STATION_DONE: return OK;
+        }
+    }
+}
+
+Error worker_run_shard(Worker *w, Shard *s, Why *why)
+{
+    ShardWish wish;
+    for (shard_next(s, &wish); wish.kind != SHARD_DONE; shard_next(s, &wish))
+        TRY(shard_give(s, weights_tile(&w->weights, wish.offset, wish.bytes), &w->parallel, why));
+    return OK;
+}

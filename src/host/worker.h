@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What carries out the wishes of stations and shards on this machine: one mapped knot, its window, one pool.
+ * Shared by the engine (every role in one process) and a node (one role).
+ * Thread  one at a time; the pool's threads come and go inside a call. */
+#ifndef COBORD_HOST_WORKER_H
+#define COBORD_HOST_WORKER_H
+
+#include "cluster/shard.h"
+#include "cluster/station.h"
+#include "host/pool.h"
+#include "host/weights.h"
+
+typedef struct Worker {
+    Weights weights;
+    Pool *pool;
+    Parallel parallel;
+} Worker;
+
+/* Starts `threads` threads. Owner  the file outlives it; worker_stop. Errors  ERR_MEMORY. */
+MUST_CHECK Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_bytes,
+                              uint32_t threads, Why *why);
+void worker_stop(Worker *w);
+
+/* Reads a station's resident vectors. Errors  ERR_TYPE. */
+MUST_CHECK Error worker_read_floor(Worker *w, Station *s, Why *why);
+/* Takes a frame through a station. Errors  those of station_begin and station_give, ERR_CANCELLED (stop_asked). */
+MUST_CHECK Error worker_run_station(Worker *w, Station *s, const StationFrame *frame, Why *why);
+/* Carries out what was begun on a shard. Errors  those of shard_give. */
+MUST_CHECK Error worker_run_shard(Worker *w, Shard *s, Why *why);
+
+#endif
