@@ -142,7 +142,7 @@ class Report:
     def setting(self):
         about = llama_build.about(self.base.command[0]) or "a program that was there already"
         work = f"prompt {self.args.prompt}, gen {self.args.gen}"
-        return [f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, commit {commit(self.root)}",
+        return [f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, commit {self.args.commit}",
                 f"{processor_name()}, {os.cpu_count()} processors, Linux {platform.release()}",
                 f"{self.args.threads} threads, {work}, {self.args.rounds} round{'s' * (self.args.rounds > 1)}",
                 f"llama.cpp: {about}"]
