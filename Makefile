@@ -2,7 +2,7 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all prepare demo test test-short test-long asan gcc wasm fuzz bench clean
+.PHONY: all prepare demo test test-short test-long asan gcc wasm arm64 fuzz bench clean
 
 all: ; @scripts/build default $(JOBS) cobord
 
@@ -35,6 +35,11 @@ asan gcc: ; @scripts/build $@ $(JOBS)
 
 wasm: ; @scripts/build wasm $(JOBS)
 
+# The program for 64-bit ARM Linux, build-arm64/cobord; runs here under qemu-aarch64.
+arm64:
+	@scripts/prepare arm64
+	@scripts/build arm64 $(JOBS) cobord
+
 # Every target for FUZZ_SECONDS, starting from its seeds.
 FUZZ_SECONDS ?= 60
 fuzz:
@@ -44,4 +49,4 @@ fuzz:
 bench: all
 	@bench/compare
 
-clean: ; rm -rf build build-asan build-gcc build-tsan build-fuzz build-wasm
+clean: ; rm -rf build build-asan build-gcc build-tsan build-fuzz build-wasm build-arm64

@@ -43,7 +43,7 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
                            "number type of the attention cache", "f16", 0, 0, "f16|q8_0", 0},
     [OPTION_ISA] = {"isa", 0, OPTION_CHOICE, NULL,
                     "instruction set of the kernels; the numbers are the same with each", "auto", 0,
-                    0, "auto|scalar|avx2|avx512", 0},
+                    0, "auto|scalar|avx2|avx512|neon|i8mm", 0},
     [OPTION_MAX_TOKENS] = {"max-tokens", 'n', OPTION_COUNT, "N", "tokens to generate at most", NULL,
                            0, 1 << 24, NULL, 0},
     [OPTION_TEMPERATURE] = {"temperature", 't', OPTION_NUMBER, "X",

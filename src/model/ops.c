@@ -15,7 +15,8 @@ const Ops *ops_for(Isa isa)
     case ISA_AVX2: return &OPS_AVX2;
     case ISA_AVX512: return &OPS_AVX512;
 #elif defined(__aarch64__)
-    case ISA_NEON: return &OPS_NEON;
+    case ISA_NEON:
+    case ISA_I8MM: return &OPS_NEON; /* that one is about integer matrices */
 #elif defined(__wasm__)
     case ISA_SIMD128: return &OPS_SIMD128;
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 64-bit ARM with int8 matrix products: smmla multiplies 2 rows x 8 elements by 2 tokens x 8 elements, twice the work of
- * an sdot. A zip of two lines makes the rows, and all that follows keeps the shape of its result:
+/* 64-bit ARM with int8 matrix products: smmla multiplies 2 rows x 8 elements by 2 tokens x 8 elements,
+ * twice the work of an sdot. A zip of two lines makes the rows, and all that follows keeps the shape of
+ * its result:
  *
- *   lines g, g + 1, one chunk  | r0 g | r1 g | r2 g | r3 g |   | r0 g+1 | r1 g+1 | r2 g+1 | r3 g+1 |
- *   zip, half 0                | r0 g | r0 g+1 | r1 g | r1 g+1 |          half 1: rows 2 and 3
+ *   lines g and h = g + 1      | r0 g | r1 g | r2 g | r3 g |   | r0 h | r1 h | r2 h | r3 h |
+ *   zip, half 0                | r0 g | r0 h | r1 g | r1 h |          half 1: rows 2 and 3
  *   tokens                     | t0: 8 elements | t1: 8 elements |
  *   sums, half 0               | r0 t0 | r0 t1 | r1 t0 | r1 t1 |          a *square*
  *
- * Tokens go in pairs; an odd last one is left to the dot product's kernels. Functions named tile_ are inlined with constant
- * type and pairs; a tile is 2 chunks wide. */
+ * Tokens go in pairs; an odd last one is left to the dot product's kernels. Functions named tile_ are
+ * inlined with constant type and pairs; a tile is 2 chunks wide. */
 #include "quant/kernels_tables.h"
 #include "quant/panel_neon.h"
 #include "quant/quantize_neon.h"
@@ -45,7 +46,10 @@ UNPACK_INLINE int16x4_t tokens_s16(const Tile *tile, uint32_t pair, size_t offse
 }
 
 /* Rows 0 and 1, or 2 and 3, each twice: 0 0 1 1. */
-UNPACK_INLINE int16x4_t rows_s16(int16x4_t v, uint32_t half) { return half ? vzip2_s16(v, v) : vzip1_s16(v, v); }
+UNPACK_INLINE int16x4_t rows_s16(int16x4_t v, uint32_t half)
+{
+    return half ? vzip2_s16(v, v) : vzip1_s16(v, v);
+}
 UNPACK_INLINE float32x4_t rows_f32(float32x4_t v, uint32_t half)
 {
     return half ? vzip2q_f32(v, v) : vzip1q_f32(v, v);
@@ -54,12 +58,11 @@ UNPACK_INLINE float32x4_t rows_f32(float32x4_t v, uint32_t half)
 UNPACK_INLINE void zero(uint32_t pairs, Sums *s)
 {
     UNROLL
-    for (uint32_t c = 0; c < 2 * TILE_CHUNKS; c++)
-        UNROLL
-        for (uint32_t u = 0; u < pairs; u++) s->at[c / 2][c % 2][u] = vdupq_n_s32(0);
+    for (uint32_t c = 0; c < 2 * TILE_CHUNKS; c++) UNROLL
+    for (uint32_t u = 0; u < pairs; u++) s->at[c / 2][c % 2][u] = vdupq_n_s32(0);
 }
 
-/* Sums start at minus the zero point times the elements' sum, found at `offset` of each activation. */
+/* Sums start at minus the zero point times the elements' sum, at `offset` of each activation. */
 UNPACK_INLINE void start(BlockType type, const Tile *tile, size_t offset, uint32_t pairs, Sums *s)
 {
     if (neon_zero_shift(type) < 0) {
@@ -75,8 +78,8 @@ UNPACK_INLINE void start(BlockType type, const Tile *tile, size_t offset, uint32
 }
 
 /* Groups g and g + 1, whose elements are at `at` in the activations. */
-UNPACK_INLINE void add_groups(BlockType type, const Tile *tile, const uint8_t *lines, uint32_t at, uint32_t g,
-                              uint32_t pairs, Sums *s)
+UNPACK_INLINE void add_groups(BlockType type, const Tile *tile, const uint8_t *lines, uint32_t at,
+                              uint32_t g, uint32_t pairs, Sums *s)
 {
     int8x16_t a[TILE_PAIRS];
     UNROLL
@@ -88,15 +91,16 @@ UNPACK_INLINE void add_groups(BlockType type, const Tile *tile, const uint8_t *l
     for (uint32_t c = 0; c < TILE_CHUNKS; c++) {
         int32x4_t w0 = vreinterpretq_s32_s8(neon_elements(type, lines, tile->chunk + c, g));
         int32x4_t w1 = vreinterpretq_s32_s8(neon_elements(type, lines, tile->chunk + c, g + 1));
-        int8x16_t rows[2] = {vreinterpretq_s8_s32(vzip1q_s32(w0, w1)), vreinterpretq_s8_s32(vzip2q_s32(w0, w1))};
+        int8x16_t rows[2] = {vreinterpretq_s8_s32(vzip1q_s32(w0, w1)),
+                             vreinterpretq_s8_s32(vzip2q_s32(w0, w1))};
         UNROLL
-        for (uint32_t h = 0; h < 2; h++)
-            UNROLL
-            for (uint32_t u = 0; u < pairs; u++) s->at[c][h][u] = vmmlaq_s32(s->at[c][h][u], rows[h], a[u]);
+        for (uint32_t h = 0; h < 2; h++) UNROLL
+        for (uint32_t u = 0; u < pairs; u++)
+            s->at[c][h][u] = vmmlaq_s32(s->at[c][h][u], rows[h], a[u]);
     }
 }
 
-/* ---- blocks of 32 -------------------------------------------------------------------------------------------- */
+/* ---- blocks of 32 ---------------------------------------------------------------------------- */
 
 UNPACK_INLINE void tile_32(BlockType type, const Tile *tile, uint32_t pairs)
 {
@@ -118,29 +122,32 @@ UNPACK_INLINE void tile_32(BlockType type, const Tile *tile, uint32_t pairs)
             float32x4_t scale = tokens_f32(tile, u, offsetof(Activation32, scale));
             float32x4_t step = vmulq_f32(d, vmulq_f32(scale, vcvtq_f32_s32(s.at[c / 2][c % 2][u])));
             if (unpack_has_min(type))
-                step = vaddq_f32(step, vmulq_f32(m, tokens_f32(tile, u, offsetof(Activation32, scale_sum))));
+                step = vaddq_f32(
+                    step, vmulq_f32(m, tokens_f32(tile, u, offsetof(Activation32, scale_sum))));
             vst1q_f32(acc, vaddq_f32(vld1q_f32(acc), step));
         }
     }
 }
 
-/* ---- blocks of 256 ------------------------------------------------------------------------------------------- */
+/* ---- blocks of 256 --------------------------------------------------------------------------- */
 
 /* i += (scale k) s, where the scales are the `which`-th of pair p and k is that of sub j. */
-UNPACK_INLINE void add_scaled(BlockType type, const Tile *tile, uint32_t p, uint32_t which, uint32_t j, const Sums *s,
-                              uint32_t pairs, Sums *i)
+UNPACK_INLINE void add_scaled(BlockType type, const Tile *tile, uint32_t p, uint32_t which,
+                              uint32_t j, const Sums *s, uint32_t pairs, Sums *i)
 {
     int16x4_t k[TILE_PAIRS];
     UNROLL
-    for (uint32_t u = 0; u < pairs; u++) k[u] = tokens_s16(tile, u, offsetof(Activation256, k) + 2 * j);
+    for (uint32_t u = 0; u < pairs; u++)
+        k[u] = tokens_s16(tile, u, offsetof(Activation256, k) + 2 * j);
     UNROLL
     for (uint32_t c = 0; c < TILE_CHUNKS; c++) {
-        int16x4_t scale = neon_scale(type, neon_pairs(type, tile->block), p, tile->chunk + c, which);
+        int16x4_t scale =
+            neon_scale(type, neon_pairs(type, tile->block), p, tile->chunk + c, which);
         UNROLL
-        for (uint32_t h = 0; h < 2; h++)
-            UNROLL
-            for (uint32_t u = 0; u < pairs; u++)
-                i->at[c][h][u] = vmlaq_s32(i->at[c][h][u], vmull_s16(rows_s16(scale, h), k[u]), s->at[c][h][u]);
+        for (uint32_t h = 0; h < 2; h++) UNROLL
+        for (uint32_t u = 0; u < pairs; u++)
+            i->at[c][h][u] =
+                vmlaq_s32(i->at[c][h][u], vmull_s16(rows_s16(scale, h), k[u]), s->at[c][h][u]);
     }
 }
 
@@ -178,13 +185,16 @@ UNPACK_INLINE bool is_wide(const Tile *tile, uint32_t pairs)
     return wide != 0;
 }
 
-/* j += both minimums of pair p times k A: sums of 32, or with `halves` two sums of 16 for each minimum. */
-UNPACK_INLINE void add_minimums(BlockType type, const Tile *tile, uint32_t p, bool halves, uint32_t pairs, Sums *j)
+/* j += both minimums of pair p times k A: sums of 32, or with `halves` two sums of 16 for each. */
+UNPACK_INLINE void add_minimums(BlockType type, const Tile *tile, uint32_t p, bool halves,
+                                uint32_t pairs, Sums *j)
 {
-    const size_t sums = offsetof(Activation256, k_sums), half_sums = offsetof(Activation256, k_half_sums);
+    const size_t sums = offsetof(Activation256, k_sums),
+                 half_sums = offsetof(Activation256, k_half_sums);
     UNROLL
     for (uint32_t which = 0; which < 2; which++) {
-        size_t at = halves ? half_sums + 8 * p + 4 * which : (type == BLOCK_Q2_K ? half_sums : sums) + 4 * p + 2 * which;
+        size_t at = halves ? half_sums + 8 * p + 4 * which
+                           : (type == BLOCK_Q2_K ? half_sums : sums) + 4 * p + 2 * which;
         int16x4_t a[TILE_PAIRS], b[TILE_PAIRS];
         UNROLL
         for (uint32_t u = 0; u < pairs; u++) {
@@ -193,7 +203,8 @@ UNPACK_INLINE void add_minimums(BlockType type, const Tile *tile, uint32_t p, bo
         }
         UNROLL
         for (uint32_t c = 0; c < 2 * TILE_CHUNKS; c++) {
-            int16x4_t m = neon_minimum(type, neon_pairs(type, tile->block), p, tile->chunk + c / 2, which);
+            int16x4_t m =
+                neon_minimum(type, neon_pairs(type, tile->block), p, tile->chunk + c / 2, which);
             m = rows_s16(m, c % 2);
             UNROLL
             for (uint32_t u = 0; u < pairs; u++) {
@@ -211,7 +222,8 @@ UNPACK_INLINE void minimums(BlockType type, const Tile *tile, uint32_t pairs, Su
     if (type != BLOCK_Q2_K && is_wide(tile, pairs))
         for (uint32_t p = 0; p < 4; p++) add_minimums(type, tile, p, true, pairs, j);
     else
-        for (uint32_t p = 0; p < unpack_scale_count(type) / 2; p++) add_minimums(type, tile, p, false, pairs, j);
+        for (uint32_t p = 0; p < unpack_scale_count(type) / 2; p++)
+            add_minimums(type, tile, p, false, pairs, j);
 }
 
 UNPACK_INLINE void tile_256(BlockType type, const Tile *tile, uint32_t pairs)
@@ -241,13 +253,14 @@ UNPACK_INLINE void tile_256(BlockType type, const Tile *tile, uint32_t pairs)
     }
 }
 
-/* ---- panels -------------------------------------------------------------------------------------------------- */
+/* ---- panels ---------------------------------------------------------------------------------- */
 
 /* All 16 rows for some pairs of tokens of one block, moved on to the tokens after them. */
 UNPACK_INLINE void tile_rows(BlockType type, Tile *tile, uint32_t pairs)
 {
     Tile part = *tile;
-    for (part.chunk = 0; part.chunk < CHUNKS; part.chunk += TILE_CHUNKS, part.acc += 2 * TILE_CHUNKS * SQUARE) {
+    for (part.chunk = 0; part.chunk < CHUNKS;
+         part.chunk += TILE_CHUNKS, part.acc += 2 * TILE_CHUNKS * SQUARE) {
         if (unpack_scale_count(type)) tile_256(type, &part, pairs);
         else tile_32(type, &part, pairs);
     }
@@ -259,35 +272,41 @@ UNPACK_INLINE void tile_rows(BlockType type, Tile *tile, uint32_t pairs)
 static void store_pair(const float *acc, float *out, size_t out_stride)
 {
     for (uint32_t c = 0; c < CHUNKS; c++) {
-        float32x4_t low = vld1q_f32(acc + 2 * SQUARE * c), high = vld1q_f32(acc + 2 * SQUARE * c + SQUARE);
+        float32x4_t low = vld1q_f32(acc + 2 * SQUARE * c),
+                    high = vld1q_f32(acc + 2 * SQUARE * c + SQUARE);
         vst1q_f32(out + CHUNK_ROWS * c, vuzp1q_f32(low, high));
         vst1q_f32(out + out_stride + CHUNK_ROWS * c, vuzp2q_f32(low, high));
     }
 }
 
-UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t cols, const uint8_t *activations,
-                                size_t stride, uint32_t tokens, float *out, size_t out_stride)
+UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t cols,
+                                const uint8_t *activations, size_t stride, uint32_t tokens,
+                                float *out, size_t out_stride)
 {
     bool is_256 = unpack_scale_count(type) != 0;
     size_t step = is_256 ? sizeof(Activation256) : sizeof(Activation32);
     float acc[KERNEL_TOKENS_MAX * PANEL_ROWS] = {0};
     uint32_t even = tokens & ~1u;
     for (uint32_t b = 0; even && b < cols / (is_256 ? 256 : 32); b++) {
-        Tile tile = {panel + (size_t)b * panel_block_bytes(type), 0, activations + b * step, stride, acc};
+        Tile tile = {panel + (size_t)b * panel_block_bytes(type), 0, activations + b * step, stride,
+                     acc};
         for (uint32_t left = even / 2; left; left -= left >= 2 ? 2 : 1)
             if (left >= 2) tile_rows(type, &tile, 2);
             else tile_rows(type, &tile, 1);
     }
-    for (uint32_t t = 0; t < even; t += 2) store_pair(acc + t * PANEL_ROWS, out + t * out_stride, out_stride);
+    for (uint32_t t = 0; t < even; t += 2)
+        store_pair(acc + t * PANEL_ROWS, out + t * out_stride, out_stride);
     if (tokens > even)
-        kernels_neon.panel[type](panel, cols, activations + even * stride, stride, 1, out + even * out_stride, out_stride);
+        kernels_neon.panel[type](panel, cols, activations + even * stride, stride, 1,
+                                 out + even * out_stride, out_stride);
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* Floats have no matrix products of this kind. */
-UNPACK_INLINE void panel_floats(BlockType type, const uint8_t *panel, uint32_t cols, const uint8_t *x, size_t stride,
-                                uint32_t tokens, float *out, size_t out_stride)
+UNPACK_INLINE void panel_floats(BlockType type, const uint8_t *panel, uint32_t cols,
+                                const uint8_t *x, size_t stride, uint32_t tokens, float *out,
+                                size_t out_stride)
 {
     kernels_neon.panel[type](panel, cols, x, stride, tokens, out, out_stride);
 }
