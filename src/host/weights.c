@@ -39,7 +39,10 @@ const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes)
         uint64_t begin = w->file->knot.payload_offset + offset;
         uint64_t first = page_floor(begin), last = page_ceil(begin + bytes);
         if (first < w->touched_first || first > w->touched_last) weights_drop(w);
-        else drop_pages(w, w->touched_first, first);
+        else {
+            drop_pages(w, w->touched_first, first);
+            drop_pages(w, last, w->touched_last); /* of a tile that reached further */
+        }
         set_touched(w, first, last);
     }
     return knot_file_payload(w->file, offset);
