@@ -70,6 +70,7 @@ int child_wait(pid_t pid)
 void child_kill(pid_t pid)
 {
     int code;
+    ASSERT(pid > 0); /* 0 would be our own group */
     (void)kill(-pid, SIGTERM);
     for (int ms = 0; ms < CHILD_POLITE_MS; ms += 20) {
         if (child_ended(pid, &code)) {

@@ -139,14 +139,15 @@ static Error packages_start(Packages *p, PackageSlot *slot)
     for (size_t i = 0; i < 8; i++) arguments[n++] = words[i];
     arguments[n++] = out;
     arguments[n++] = package;
-    slot->state = SLOT_RUNNING;
     slot->bytes = 0;
     slot->moved_ms = packages_now_ms();
     slot->tries++;
-    return child_start(
+    TRY(child_start(
         &(ChildSetup){
             .arguments = arguments, .temporary = tmp, .output_path = log, .output_pipe = -1},
-        &slot->pid, p->why);
+        &slot->pid, p->why));
+    slot->state = SLOT_RUNNING;
+    return OK;
 }
 
 /* ---- what is on disk ---- */
