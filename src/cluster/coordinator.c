@@ -118,6 +118,8 @@ const uint32_t *coordinator_tokens(const Coordinator *c, uint32_t slot, uint32_t
     return c->slots[slot].tokens;
 }
 
+uint32_t coordinator_fed(const Coordinator *c, uint32_t slot) { return c->slots[slot].fed; }
+
 void coordinator_truncate(Coordinator *c, uint32_t slot, uint32_t count)
 {
     Slot *s = &c->slots[slot];

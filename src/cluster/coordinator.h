@@ -97,6 +97,8 @@ bool coordinator_is_active(const Coordinator *c, uint32_t slot);
 
 /* All that was said in a slot, ids emitted included; the last one emitted may not have been forwarded. */
 const uint32_t *coordinator_tokens(const Coordinator *c, uint32_t slot, uint32_t *count);
+/* How many of them the stations hold. */
+uint32_t coordinator_fed(const Coordinator *c, uint32_t slot);
 /* Forgets what a free slot said after the first `count` tokens. */
 void coordinator_truncate(Coordinator *c, uint32_t slot, uint32_t count);
 
