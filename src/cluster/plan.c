@@ -255,12 +255,12 @@ static Error choose_context(Plan *plan, uint32_t limit, Why *why)
     return OK;
 }
 
+/* A quarter of the budget: a window that is half full of used pages is dropped at once, since every drop costs. */
 static void choose_window(Plan *plan)
 {
-    uint64_t budget = plan->request.memory_bytes;
-    plan->window_bytes =
-        max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, budget / 8) / PAGE_BYTES * PAGE_BYTES);
-    plan->tile_bytes_max = plan->window_bytes - 2 * PAGE_BYTES;
+    uint64_t quarter = plan->request.memory_bytes / 4 / PAGE_BYTES * PAGE_BYTES;
+    plan->window_bytes = max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, quarter));
+    plan->tile_bytes_max = plan->window_bytes / 2 - PAGE_BYTES;
 }
 
 static void choose_logit_rows(Plan *plan)

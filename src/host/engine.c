@@ -152,8 +152,8 @@ static Error open_parts(Engine *e, const EngineOptions *options, Why *why)
     TRY(take_buffers(e, &arena, why));
     TRY(build_roles(e, &arena, why));
     e->large_pages = e->plan.resident ? -1 : folios_large_share(&e->model->file);
-    TRY(worker_start(&e->worker, &e->model->file, e->plan.pinned_bytes, e->plan.request.workers,
-                     why));
+    TRY(worker_start(&e->worker, &e->model->file, e->plan.pinned_bytes, e->plan.sum.window_bytes,
+                     e->plan.request.workers, why));
     for (uint32_t i = 0; i < e->plan.request.stations; i++)
         TRY(worker_read_floor(&e->worker, e->stations[i], why));
     weights_drop(&e->worker.weights);

@@ -48,10 +48,13 @@ static Error file_writer_check_space(const FileWriter *w, uint64_t bytes, Why *w
 Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected, Why *why)
 {
     struct stat st;
-    *w = (FileWriter){-1, strdup(path), file_writer_temporary(path), 0};
-    if (!w->path || !w->temporary) {
+    *w = (FileWriter){.descriptor = -1,
+                      .path = strdup(path),
+                      .temporary = file_writer_temporary(path),
+                      .buffer = malloc(FILE_WRITER_PIECE_BYTES)};
+    if (!w->path || !w->temporary || !w->buffer) {
         file_writer_abandon(w);
-        return error_why(why, ERR_MEMORY, "the name of a temporary file");
+        return error_why(why, ERR_MEMORY, "no memory to write %s", path);
     }
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
         Error e = error_why(why, ERR_IO, "%s is there and is no regular file", path);
@@ -88,15 +91,37 @@ static Error file_writer_put(FileWriter *w, uint64_t offset, const uint8_t *byte
     return OK;
 }
 
+static Error file_writer_flush(FileWriter *w, Why *why)
+{
+    TRY(file_writer_put(w, w->bytes - w->buffered, w->buffer, w->buffered, why));
+    w->buffered = 0;
+    return OK;
+}
+
 Error file_writer_append(FileWriter *w, const void *bytes, size_t count, Why *why)
 {
-    TRY(file_writer_put(w, w->bytes, bytes, count, why));
-    w->bytes += count;
+    for (const uint8_t *from = bytes; count;) {
+        size_t to_piece = FILE_WRITER_PIECE_BYTES - w->bytes % FILE_WRITER_PIECE_BYTES;
+        size_t now = count < to_piece ? count : to_piece;
+        if (now ==
+            FILE_WRITER_PIECE_BYTES) { /* whole pieces need no copy, and the buffer is empty here */
+            now = count - count % FILE_WRITER_PIECE_BYTES;
+            TRY(file_writer_put(w, w->bytes, from, now, why));
+        } else {
+            memcpy(w->buffer + w->buffered, from, now);
+            w->buffered += now;
+        }
+        w->bytes += now;
+        from += now;
+        count -= now;
+        if (w->buffered && w->bytes % FILE_WRITER_PIECE_BYTES == 0) TRY(file_writer_flush(w, why));
+    }
     return OK;
 }
 
 Error file_writer_patch(FileWriter *w, uint64_t offset, const void *bytes, size_t count, Why *why)
 {
+    TRY(file_writer_flush(w, why));
     return file_writer_put(w, offset, bytes, count, why);
 }
 
@@ -118,6 +143,7 @@ static void file_writer_sync_directory(const char *path)
 
 static Error file_writer_finish(FileWriter *w, Why *why)
 {
+    TRY(file_writer_flush(w, why));
     if (fsync(w->descriptor) != 0 && errno != EINVAL && errno != EINTR)
         return file_writer_errno(w, "cannot write", why);
     if (stop_asked()) return error_why(why, ERR_CANCELLED, "%s was not written", w->path);
@@ -146,5 +172,6 @@ void file_writer_abandon(FileWriter *w)
     if (w->temporary) (void)unlink(w->temporary);
     free(w->temporary);
     free(w->path);
-    *w = (FileWriter){-1, NULL, NULL, 0};
+    free(w->buffer);
+    *w = (FileWriter){.descriptor = -1};
 }

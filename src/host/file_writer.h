@@ -20,16 +20,21 @@
 typedef struct FileWriter {
     int descriptor; /* -1: nothing is open */
     char *path, *temporary;
-    uint64_t bytes; /* appended so far */
+    uint64_t bytes; /* appended so far, those in the buffer included */
+    uint8_t
+        *buffer; /* the tail that does not fill an aligned piece of FILE_WRITER_PIECE_BYTES yet */
+    size_t buffered;
 } FileWriter;
+
+/* The page cache keeps what was written at once in one large page; a mapping of small pages is half as fast to stream. */
+enum { FILE_WRITER_PIECE_BYTES = 4 << 20 };
 
 /* `bytes_expected` (0: not known) is compared with the space that is free, so that a long job fails
  * at its start. Errors  ERR_IO, ERR_NO_SPACE, ERR_MEMORY. Owner  commit or abandon. */
 MUST_CHECK Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected,
                                   Why *why);
 
-/* Appends. Large pieces are written at once: pages of 4 MiB writes are huge ones. Errors
- * ERR_NO_SPACE, ERR_IO. */
+/* Appends; writes go out in whole pieces at multiples of the piece's size. Errors  ERR_NO_SPACE, ERR_IO. */
 MUST_CHECK Error file_writer_append(FileWriter *w, const void *bytes, size_t count, Why *why);
 
 /* Overwrites a part of what is there. */

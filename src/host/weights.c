@@ -6,9 +6,9 @@ static const uint64_t PAGE_BYTES = KNOT_FILE_DROP_UNIT;
 static uint64_t page_floor(uint64_t x) { return x / PAGE_BYTES * PAGE_BYTES; }
 static uint64_t page_ceil(uint64_t x) { return page_floor(x + PAGE_BYTES - 1); }
 
-void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes)
+void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes, uint64_t window_bytes)
 {
-    *w = (Weights){.file = file, .pinned_bytes = pinned_bytes};
+    *w = (Weights){.file = file, .pinned_bytes = pinned_bytes, .window_bytes = window_bytes};
 }
 
 /* Gives back [first, last) of the file, but nothing of the header and the pinned prefix. */
@@ -31,19 +31,24 @@ static void set_touched(Weights *w, uint64_t first, uint64_t last)
         w->counters.resident_bytes_max = last - first;
 }
 
+/* Dropping costs a call and an interrupt to the other processors, so that what was used stays until the window is full. */
+static void make_room(Weights *w, uint64_t first, uint64_t last)
+{
+    bool follows = first >= w->touched_first && first <= w->touched_last;
+    if (follows && last < w->touched_last) last = w->touched_last;
+    if (follows && last - w->touched_first <= w->window_bytes) first = w->touched_first;
+    else if (follows) drop_pages(w, w->touched_first, first);
+    else weights_drop(w);
+    set_touched(w, first, last);
+}
+
 const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes)
 {
     w->counters.tiles++;
     w->counters.bytes += bytes;
     if (offset + bytes > w->pinned_bytes) {
         uint64_t begin = w->file->knot.payload_offset + offset;
-        uint64_t first = page_floor(begin), last = page_ceil(begin + bytes);
-        if (first < w->touched_first || first > w->touched_last) weights_drop(w);
-        else {
-            drop_pages(w, w->touched_first, first);
-            drop_pages(w, last, w->touched_last); /* of a tile that reached further */
-        }
-        set_touched(w, first, last);
+        make_room(w, page_floor(begin), page_ceil(begin + bytes));
     }
     return knot_file_payload(w->file, offset);
 }

@@ -25,7 +25,7 @@ typedef struct Weights {
     WeightsCounters counters;
 } Weights;
 
-void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes);
+void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes, uint64_t window_bytes);
 
 /* The bytes of a tile: valid until the next call. Ranges come from the knot's checked tensors. */
 const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes);

@@ -3,11 +3,11 @@
 
 #include "host/stop.h"
 
-Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_bytes, uint32_t threads,
-                   Why *why)
+Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_bytes, uint64_t window_bytes,
+                   uint32_t threads, Why *why)
 {
     *w = (Worker){0};
-    weights_start(&w->weights, file, pinned_bytes);
+    weights_start(&w->weights, file, pinned_bytes, window_bytes);
     TRY(pool_start(threads, &w->pool, why));
     w->parallel = pool_parallel(w->pool);
     return OK;

@@ -18,7 +18,7 @@ typedef struct Worker {
 
 /* Starts `threads` threads. Owner  the file outlives it; worker_stop. Errors  ERR_MEMORY. */
 MUST_CHECK Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_bytes,
-                              uint32_t threads, Why *why);
+                              uint64_t window_bytes, uint32_t threads, Why *why);
 void worker_stop(Worker *w);
 
 /* Reads a station's resident vectors. Errors  ERR_TYPE. */
