@@ -10,6 +10,7 @@
     X(list, "show the models that are here, and the zoo")   \
     X(rm, "remove a model from the cache")                  \
     X(run, "answer a prompt, or chat at the terminal")      \
+    X(serve, "answer OpenAI's API over HTTP")               \
     X(plan, "show who holds what, and whether it fits")     \
     X(bench, "measure speed and peak memory")               \
     X(logits, "print the model's numbers for given tokens") \

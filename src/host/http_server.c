@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread of libmicrohttpd: requests in, answers out. The watcher: http_watch.c. One lock for all of a server's state; it
+ * is held for copies of a few KiB at most, and never while a callback runs. Suspending happens under it, so that who
+ * resumes always comes after. */
+#include "host/http_server.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host/http_state.h"
+
+enum { BLOCK_BYTES = 16 << 10, CONNECTION_BYTES = 64 << 10, DROPPED_BODY_BYTES_MAX = 64 << 20, IDLE_S = 60 };
+
+uint64_t http_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- Exchanges ----------------------------------------------------------------------------------------------- */
+
+static void lock(const HttpExchange *x) { pthread_mutex_lock(&x->server->lock); }
+static void unlock(const HttpExchange *x) { pthread_mutex_unlock(&x->server->lock); }
+
+const char *http_exchange_method(const HttpExchange *x) { return x->method; }
+const char *http_exchange_path(const HttpExchange *x) { return x->path; }
+uint64_t http_exchange_announced(const HttpExchange *x) { return x->announced; }
+void http_exchange_set_tag(HttpExchange *x, void *tag) { x->tag = tag; }
+void *http_exchange_tag(const HttpExchange *x) { return x->tag; }
+
+const char *http_exchange_header(const HttpExchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+bool http_exchange_body(const HttpExchange *x, const uint8_t **bytes, size_t *count, bool *memory)
+{
+    *bytes = (const uint8_t *)x->body;
+    *count = x->body_bytes;
+    *memory = x->body_no_memory;
+    return !x->body_too_large && !x->body_no_memory;
+}
+
+static void drop_body(HttpExchange *x)
+{
+    x->server->bodies_bytes -= x->body_room;
+    free(x->body);
+    x->body = NULL;
+    x->body_bytes = x->body_room = 0;
+}
+
+void http_exchange_drop_body(HttpExchange *x)
+{
+    lock(x);
+    drop_body(x);
+    unlock(x);
+}
+
+bool http_exchange_gone(HttpExchange *x)
+{
+    lock(x);
+    bool gone = x->gone;
+    unlock(x);
+    return gone;
+}
+
+void http_exchange_keep(HttpExchange *x)
+{
+    lock(x);
+    x->references++;
+    unlock(x);
+}
+
+void http_exchange_release(HttpExchange *x)
+{
+    lock(x);
+    bool last = --x->references == 0;
+    if (last) drop_body(x);
+    unlock(x);
+    if (!last) return;
+    free(x->reply_body);
+    free(x->out);
+    free(x);
+}
+
+void http_wake_locked(HttpExchange *x)
+{
+    if (!x->suspended) return;
+    x->suspended = false;
+    MHD_resume_connection(x->connection);
+}
+
+/* ---- Answers ------------------------------------------------------------------------------------------------- */
+
+void http_reply_take(HttpExchange *x, const HttpReply *reply, char *body, size_t bytes)
+{
+    lock(x);
+    ASSERT(!x->answered);
+    x->answered = true;
+    x->reply = *reply;
+    x->reply_body = body;
+    x->reply_bytes = bytes;
+    http_wake_locked(x);
+    unlock(x);
+}
+
+void http_reply(HttpExchange *x, const HttpReply *reply, const char *body, size_t bytes)
+{
+    char *copy = malloc(bytes + 1);
+    if (copy && bytes) memcpy(copy, body, bytes);
+    http_reply_take(x, reply, copy, copy ? bytes : 0);
+}
+
+void http_stream_begin(HttpExchange *x, const char *type, const char *idle, unsigned idle_s)
+{
+    lock(x);
+    ASSERT(!x->answered);
+    x->answered = x->streams = true;
+    x->reply = (HttpReply){.status = 200, .type = type};
+    x->idle = idle;
+    x->idle_ns = idle_s * 1000000000ull;
+    x->written_ns = http_now_ns();
+    http_wake_locked(x);
+    unlock(x);
+}
+
+/* Room for `count` more bytes behind what waits. */
+static bool make_room(HttpExchange *x, size_t count)
+{
+    size_t waiting = x->out_end - x->out_at;
+    if (count > x->server->options.stream_bytes_max - waiting) return false;
+    if (x->out_at && (x->out_room - x->out_end < count || !waiting)) {
+        memmove(x->out, x->out + x->out_at, waiting);
+        x->out_at = 0;
+        x->out_end = waiting;
+    }
+    if (x->out_room - x->out_end >= count) return true;
+    size_t room = 2 * (waiting + count) + 4096;
+    char *grown = realloc(x->out, room);
+    if (!grown) return false;
+    x->out = grown;
+    x->out_room = room;
+    return true;
+}
+
+bool http_stream_write_locked(HttpExchange *x, const void *bytes, size_t count)
+{
+    if (x->gone || x->out_ended || !make_room(x, count)) return false;
+    if (count) memcpy(x->out + x->out_end, bytes, count);
+    x->out_end += count;
+    x->written_ns = http_now_ns();
+    http_wake_locked(x);
+    return true;
+}
+
+bool http_stream_write(HttpExchange *x, const void *bytes, size_t count)
+{
+    lock(x);
+    bool fine = http_stream_write_locked(x, bytes, count);
+    unlock(x);
+    return fine;
+}
+
+size_t http_stream_pending(HttpExchange *x)
+{
+    lock(x);
+    size_t waiting = x->out_end - x->out_at;
+    unlock(x);
+    return waiting;
+}
+
+void http_stream_end(HttpExchange *x)
+{
+    lock(x);
+    x->out_ended = true;
+    http_wake_locked(x);
+    unlock(x);
+}
+
+/* libmicrohttpd wants more of a stream. */
+static ssize_t read_stream(void *context, uint64_t position, char *to, size_t max)
+{
+    HttpExchange *x = context;
+    (void)position;
+    lock(x);
+    size_t waiting = x->out_end - x->out_at, low = x->server->options.stream_bytes_low;
+    size_t count = waiting < max ? waiting : max;
+    bool drained = waiting >= low && waiting - count < low;
+    ssize_t result = (ssize_t)count;
+    if (count) {
+        memcpy(to, x->out + x->out_at, count);
+        x->out_at += count;
+    } else if (x->out_ended) {
+        result = MHD_CONTENT_READER_END_OF_STREAM;
+    } else if (x->gone) {
+        result = MHD_CONTENT_READER_END_WITH_ERROR;
+    } else {
+        MHD_suspend_connection(x->connection);
+        x->suspended = true;
+    }
+    unlock(x);
+    if (drained && x->server->options.drained) x->server->options.drained(x->server->options.context, x);
+    return result;
+}
+
+static struct MHD_Response *make_response(HttpExchange *x)
+{
+    if (x->streams) return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, x, NULL);
+    struct MHD_Response *r = MHD_create_response_from_buffer(x->reply_bytes, x->reply_body ? x->reply_body : "",
+                                                             x->reply_body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+    if (r) x->reply_body = NULL;
+    return r;
+}
+
+static enum MHD_Result queue_answer(HttpExchange *x)
+{
+    char digits[12];
+    struct MHD_Response *r = make_response(x);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, "Content-Type", x->reply.type);
+    if (x->streams) MHD_add_response_header(r, "Cache-Control", "no-store");
+    if (x->reply.allow) MHD_add_response_header(r, "Allow", x->reply.allow);
+    if (x->reply.retry_s) {
+        (void)snprintf(digits, sizeof digits, "%u", x->reply.retry_s);
+        MHD_add_response_header(r, "Retry-After", digits);
+    }
+    enum MHD_Result result = MHD_queue_response(x->connection, x->reply.status, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+/* ---- Requests ------------------------------------------------------------------------------------------------ */
+
+static uint64_t read_length(const char *text)
+{
+    if (!text || *text < '0' || *text > '9') return 0;
+    errno = 0;
+    return strtoull(text, NULL, 10); /* too large reads as the largest */
+}
+
+static HttpExchange *make_exchange(HttpServer *server, struct MHD_Connection *connection, const char *path, const char *method)
+{
+    HttpExchange *x = calloc(1, sizeof *x);
+    if (!x) return NULL;
+    *x = (HttpExchange){.server = server, .connection = connection, .references = 1};
+    if (strlen(path) < sizeof x->path) (void)snprintf(x->path, sizeof x->path, "%s", path);
+    (void)snprintf(x->method, sizeof x->method, "%s", method);
+    x->announced = read_length(http_exchange_header(x, "Content-Length"));
+    x->line = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    pthread_mutex_lock(&server->lock);
+    x->serial = ++server->serial;
+    x->next = server->exchanges;
+    if (x->next) x->next->before = x;
+    server->exchanges = x;
+    if (x->line) x->line->since_ns = http_now_ns(), x->line->in_body = true;
+    bool closing = server->closing;
+    pthread_mutex_unlock(&server->lock);
+    x->gone = closing;
+    return x;
+}
+
+static enum MHD_Result begin_request(HttpServer *server, struct MHD_Connection *connection, const char *path,
+                                     const char *method, void **context)
+{
+    HttpExchange *x = make_exchange(server, connection, path, method);
+    if (!x) return MHD_NO;
+    *context = x;
+    if (x->gone) return MHD_NO;
+    server->options.head(server->options.context, x);
+    /* A client that asks first, or brings too much, hears the refusal now; others when their body has been read. */
+    bool now = http_exchange_header(x, "Expect") || x->announced > DROPPED_BODY_BYTES_MAX;
+    return x->answered && now ? queue_answer(x) : MHD_YES;
+}
+
+static bool grow_body(HttpExchange *x, size_t count)
+{
+    const HttpServerOptions *o = &x->server->options;
+    size_t needed = x->body_bytes + count;
+    if (needed <= x->body_room) return true;
+    size_t room = needed < x->announced && x->announced <= o->body_bytes_max ? (size_t)x->announced : 2 * needed;
+    size_t others = x->server->bodies_bytes - x->body_room;
+    char *grown = others + room <= o->bodies_bytes_max ? realloc(x->body, room) : NULL;
+    if (!grown) return false;
+    x->server->bodies_bytes = others + room;
+    x->body = grown;
+    x->body_room = room;
+    return true;
+}
+
+static enum MHD_Result take_body(HttpExchange *x, const char *bytes, size_t *count)
+{
+    size_t n = *count;
+    *count = 0;
+    x->body_read += n;
+    if (x->body_read > DROPPED_BODY_BYTES_MAX) return MHD_NO;
+    if (x->answered || x->body_too_large || x->body_no_memory) return MHD_YES;
+    lock(x);
+    if (x->body_bytes + n > x->server->options.body_bytes_max) {
+        x->body_too_large = true;
+        drop_body(x);
+    } else if (!grow_body(x, n)) {
+        x->body_no_memory = true;
+        drop_body(x);
+    } else {
+        memcpy(x->body + x->body_bytes, bytes, n);
+        x->body_bytes += n;
+    }
+    unlock(x);
+    return MHD_YES;
+}
+
+/* Called when the request is whole, and again after each resume until there is an answer. */
+static enum MHD_Result end_request(HttpExchange *x)
+{
+    if (!x->complete) {
+        lock(x);
+        x->complete = true;
+        if (x->line) x->line->busy = true;
+        http_watch_locked(x);
+        unlock(x);
+        if (!x->answered) x->server->options.request(x->server->options.context, x);
+    }
+    lock(x);
+    bool gone = x->gone, answered = x->answered;
+    if (!gone && !answered) {
+        MHD_suspend_connection(x->connection);
+        x->suspended = true;
+    }
+    unlock(x);
+    if (gone) return MHD_NO;
+    return answered ? queue_answer(x) : MHD_YES;
+}
+
+static enum MHD_Result access_request(void *context, struct MHD_Connection *connection, const char *path, const char *method,
+                                      const char *version, const char *upload, size_t *upload_bytes, void **exchange)
+{
+    (void)version;
+    if (!*exchange) return begin_request(context, connection, path, method, exchange);
+    return *upload_bytes ? take_body(*exchange, upload, upload_bytes) : end_request(*exchange);
+}
+
+/* The answer has left, or the connection ended. */
+static void completed(void *context, struct MHD_Connection *connection, void **exchange,
+                      enum MHD_RequestTerminationCode code)
+{
+    HttpServer *server = context;
+    HttpExchange *x = *exchange;
+    (void)connection;
+    if (!x) return;
+    pthread_mutex_lock(&server->lock);
+    http_unwatch_locked(x);
+    if (x->next) x->next->before = x->before;
+    if (x->before) x->before->next = x->next;
+    else server->exchanges = x->next;
+    if (x->line) {
+        x->line->busy = x->line->in_body = false;
+        x->line->since_ns = http_now_ns();
+    }
+    bool lost = !x->gone && x->complete && code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    x->gone = true;
+    x->suspended = false;
+    pthread_mutex_unlock(&server->lock);
+    if (lost) server->options.gone(server->options.context, x);
+    http_exchange_release(x);
+    *exchange = NULL;
+}
+
+/* ---- Connections --------------------------------------------------------------------------------------------- */
+
+/* A peer that is no more, without a word: probes find out in a minute, unread bytes too. */
+static void set_patience(int fd)
+{
+    int on = 1, idle_s = 30, between_s = 10, probes = 3, unread_ms = IDLE_S * 1000;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unread_ms, sizeof unread_ms);
+}
+
+static void add_line(HttpServer *server, struct MHD_Connection *connection, void **slot)
+{
+    HttpLine *line = calloc(1, sizeof *line);
+    *slot = line;
+    if (!line) return;
+    line->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    line->since_ns = http_now_ns();
+    set_patience(line->fd);
+    pthread_mutex_lock(&server->lock);
+    line->next = server->lines;
+    if (line->next) line->next->before = line;
+    server->lines = line;
+    server->line_count++;
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void remove_line(HttpServer *server, HttpLine *line)
+{
+    if (!line) return;
+    pthread_mutex_lock(&server->lock);
+    if (line->next) line->next->before = line->before;
+    if (line->before) line->before->next = line->next;
+    else server->lines = line->next;
+    server->line_count--;
+    pthread_mutex_unlock(&server->lock);
+    free(line);
+}
+
+static void notify_connection(void *context, struct MHD_Connection *connection, void **slot,
+                              enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) add_line(context, connection, slot);
+    else remove_line(context, *slot);
+}
+
+/* ---- Opening and closing ------------------------------------------------------------------------------------- */
+
+static void ignore_log(void *context, const char *format, va_list arguments)
+{
+    (void)context, (void)format, (void)arguments; /* what clients do wrong is their answer's matter */
+}
+
+static Error start(HttpServer *s, Why *why)
+{
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    s->stop_fd = eventfd(0, EFD_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};
+    if (s->epoll_fd < 0 || s->stop_fd < 0 || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->stop_fd, &event) != 0)
+        return error_why(why, ERR_IO, "epoll: %s", strerror(errno));
+    s->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, access_request, s, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL, MHD_OPTION_LISTEN_SOCKET,
+        s->options.listen_fd, MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_NOTIFY_CONNECTION, notify_connection, s,
+        MHD_OPTION_CONNECTION_LIMIT, s->options.connections_max, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+    if (!s->daemon) return error_why(why, ERR_IO, "the HTTP server cannot start: %s", strerror(errno));
+    if (pthread_create(&s->watcher, NULL, http_watch, s) != 0) return error_why(why, ERR_IO, "no thread for the HTTP server");
+    s->watcher_runs = true;
+    return OK;
+}
+
+Error http_server_open(const HttpServerOptions *options, HttpServer **out, Why *why)
+{
+    HttpServer *s = calloc(1, sizeof *s);
+    if (!s) {
+        close(options->listen_fd);
+        return error_why(why, ERR_MEMORY, "no memory for the HTTP server");
+    }
+    s->options = *options;
+    s->epoll_fd = s->stop_fd = -1;
+    pthread_mutex_init(&s->lock, NULL);
+    Error error = start(s, why);
+    if (error == OK) *out = s;
+    else http_server_close(s);
+    return error;
+}
+
+uint32_t http_server_busy(HttpServer *s)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&s->lock);
+    for (const HttpExchange *x = s->exchanges; x; x = x->next) count += x->complete;
+    pthread_mutex_unlock(&s->lock);
+    return count;
+}
+
+uint32_t http_server_connections(HttpServer *s)
+{
+    pthread_mutex_lock(&s->lock);
+    uint32_t count = s->line_count;
+    pthread_mutex_unlock(&s->lock);
+    return count;
+}
+
+void http_server_close(HttpServer *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    for (HttpExchange *x = s->exchanges; x; x = x->next) {
+        x->gone = true;
+        http_wake_locked(x);
+    }
+    pthread_mutex_unlock(&s->lock);
+    uint64_t one = 1;
+    if (s->watcher_runs && write(s->stop_fd, &one, sizeof one) == sizeof one) pthread_join(s->watcher, NULL);
+    if (s->daemon) MHD_stop_daemon(s->daemon);
+    else close(s->options.listen_fd);
+    if (s->epoll_fd >= 0) close(s->epoll_fd);
+    if (s->stop_fd >= 0) close(s->stop_fd);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP/1.1 for every node, over libmicrohttpd: one thread moves bytes (epoll), and never computes; whoever answers does it
+ * from a thread of its own, now or later.
+ *
+ *   head complete --head()--> (refused early: 404, 405, 413, 415)
+ *   body complete --request()--> answered at once, or kept:  http_reply | http_stream_begin, _write ..., _end
+ *                                client hangs up: gone(), from the watcher's or the server's thread
+ *
+ * A connection that waits for its answer is suspended, and libmicrohttpd does not look at it then. A second thread, the
+ * watcher, does: a hang-up (also half-closed: the client will not say more) is known at once. It also ends connections
+ * that take too long to send a request, and puts comments into streams that are silent.
+ *
+ * Limits: connections, bytes of a body, bytes of all bodies, bytes waiting in a stream, seconds for a request to arrive.
+ * What libmicrohttpd itself refuses (no HTTP at all, headers above 32 KiB) is answered in its words, without JSON. */
+#ifndef COBORD_HOST_HTTP_SERVER_H
+#define COBORD_HOST_HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+typedef struct HttpServer HttpServer;
+typedef struct HttpExchange HttpExchange; /* one request and its answer */
+
+typedef struct HttpServerOptions {
+    int listen_fd; /* becomes the server's */
+    uint32_t connections_max;
+    size_t body_bytes_max, bodies_bytes_max;
+    size_t stream_bytes_low, stream_bytes_max; /* waiting for a reader; drained() when it falls below low */
+    void *context;
+    void (*head)(void *context, HttpExchange *x);    /* may answer; the body is then read and dropped */
+    void (*request)(void *context, HttpExchange *x); /* must answer, or keep it and answer later */
+    void (*gone)(void *context, HttpExchange *x);
+    void (*drained)(void *context, HttpExchange *x);
+    void (*tick)(void *context); /* once a second */
+} HttpServerOptions;
+
+MUST_CHECK Error http_server_open(const HttpServerOptions *options, HttpServer **out, Why *why);
+/* Exchanges whose answer has not left yet. Thread  any. */
+uint32_t http_server_busy(HttpServer *server);
+uint32_t http_server_connections(HttpServer *server);
+/* Ends every connection. Exchanges that were kept must have been released before. */
+void http_server_close(HttpServer *server);
+
+/* ---- The request. Thread  any, except the header: only inside head() and request(). */
+
+const char *http_exchange_method(const HttpExchange *x);
+const char *http_exchange_path(const HttpExchange *x); /* "" when it is longer than a path may be */
+const char *http_exchange_header(const HttpExchange *x, const char *name); /* NULL: none */
+uint64_t http_exchange_announced(const HttpExchange *x);                   /* Content-Length, 0 when there is none */
+/* false: larger than the limit, or no memory for it (*memory): answer 413 or 503. */
+bool http_exchange_body(const HttpExchange *x, const uint8_t **bytes, size_t *count, bool *memory);
+void http_exchange_drop_body(HttpExchange *x);
+bool http_exchange_gone(HttpExchange *x);
+/* Something of the answerer's own. */
+void http_exchange_set_tag(HttpExchange *x, void *tag);
+void *http_exchange_tag(const HttpExchange *x);
+/* An exchange that is kept beyond request() must be released. */
+void http_exchange_keep(HttpExchange *x);
+void http_exchange_release(HttpExchange *x);
+
+/* ---- The answer, once. Thread  any. Nothing happens when the client is gone. */
+
+typedef struct HttpReply {
+    unsigned status;
+    const char *type;  /* a literal */
+    const char *allow; /* a literal, of 405 */
+    unsigned retry_s;  /* 0: none */
+} HttpReply;
+
+/* Owner  `body` is malloc'd and becomes the server's. */
+void http_reply_take(HttpExchange *x, const HttpReply *reply, char *body, size_t bytes);
+void http_reply(HttpExchange *x, const HttpReply *reply, const char *body, size_t bytes);
+
+/* `idle` is written whenever nothing was for idle_s seconds; a literal. */
+void http_stream_begin(HttpExchange *x, const char *type, const char *idle, unsigned idle_s);
+/* false: the client is gone, or the bytes do not fit; none of them is then sent. */
+bool http_stream_write(HttpExchange *x, const void *bytes, size_t count);
+size_t http_stream_pending(HttpExchange *x);
+void http_stream_end(HttpExchange *x);
+
+#endif

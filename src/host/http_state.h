@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two threads of an HTTP server share; everything under `lock` unless it says otherwise. */
+#ifndef COBORD_HOST_HTTP_STATE_H
+#define COBORD_HOST_HTTP_STATE_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "host/http_server.h"
+
+/* A connection, from accept to close. */
+typedef struct HttpLine {
+    int fd;
+    bool busy, in_body; /* busy: its request is being answered */
+    uint64_t since_ns;  /* of the wait for a request, or for its body */
+    struct HttpLine *next, *before;
+} HttpLine;
+
+struct HttpExchange {
+    HttpServer *server;
+    struct MHD_Connection *connection;
+    HttpLine *line;
+    HttpExchange *next, *before;
+    uint64_t serial; /* how the watcher knows it */
+    uint32_t references;
+    /* of the request; written by the server's thread before request() */
+    char method[16], path[256];
+    uint64_t announced, body_read;
+    char *body;
+    size_t body_bytes, body_room;
+    bool body_too_large, body_no_memory, complete;
+    void *tag;
+    /* of the answer */
+    bool answered, streams, suspended, watched, gone;
+    HttpReply reply;
+    char *reply_body;
+    size_t reply_bytes;
+    char *out; /* of a stream: out[out_at .. out_end) waits */
+    size_t out_at, out_end, out_room;
+    bool out_ended;
+    const char *idle;
+    uint64_t idle_ns, written_ns;
+};
+
+struct HttpServer {
+    HttpServerOptions options;
+    struct MHD_Daemon *daemon;
+    pthread_mutex_t lock;
+    pthread_t watcher;
+    bool watcher_runs, closing;
+    int epoll_fd, stop_fd;
+    HttpExchange *exchanges;
+    HttpLine *lines;
+    uint32_t line_count;
+    uint64_t serial;
+    size_t bodies_bytes;
+};
+
+uint64_t http_now_ns(void);
+/* Lets libmicrohttpd look at a suspended connection again. */
+void http_wake_locked(HttpExchange *x);
+bool http_stream_write_locked(HttpExchange *x, const void *bytes, size_t count);
+
+void http_watch_locked(HttpExchange *x);
+void http_unwatch_locked(HttpExchange *x);
+/* The watcher's thread; its argument is the server. */
+void *http_watch(void *server);
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine thread: who gets a slot, steps, and the end. */
+#include "host/serve.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host/serve_state.h"
+
+enum { FLUSH_S_MAX = 10, CONNECTIONS_MAX = 1024, BODIES_BYTES_MAX = 64 << 20 };
+
+uint64_t serve_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void serve_wake(Serve *s)
+{
+    uint64_t one = 1;
+    if (write(s->wake_fd, &one, sizeof one) != sizeof one) return; /* full: it is awake */
+}
+
+void serve_reply_json(HttpExchange *x, const JsonWriter *w)
+{
+    ASSERT(!w->full);
+    http_reply(x, &(HttpReply){200, "application/json", NULL, 0}, w->bytes, w->used);
+}
+
+void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal)
+{
+    char body[REFUSAL_JSON_MAX];
+    JsonWriter w = json_writer_make(body, sizeof body);
+    refusal_write(refusal, &w);
+    ASSERT(!w.full);
+    unsigned status = refusal_status(refusal);
+    if (status == 500) s->figures.failed++;
+    else s->figures.refused++;
+    http_reply(x, &(HttpReply){status, "application/json", NULL, refusal_retry_s(refusal)}, body, w.used);
+}
+
+/* ---- Signals: the first drains, the second reaches the engine through the handler that was there before, which ends the
+ * process at the third. ---- */
+
+static volatile sig_atomic_t signals;
+static int signal_fd = -1;
+static const int signal_numbers[] = {SIGINT, SIGTERM, SIGHUP};
+enum { SIGNALS = sizeof signal_numbers / sizeof signal_numbers[0] };
+static struct sigaction signals_before[SIGNALS];
+
+static void take_signal(int number)
+{
+    int saved = errno;
+    uint64_t one = 1;
+    if (signals++)
+        for (size_t i = 0; i < SIGNALS; i++)
+            if (signal_numbers[i] == number && signals_before[i].sa_handler != SIG_DFL) signals_before[i].sa_handler(number);
+    if (write(signal_fd, &one, sizeof one) != sizeof one) errno = saved;
+    errno = saved;
+}
+
+static void catch_signals(int fd)
+{
+    signal_fd = fd;
+    struct sigaction action = {.sa_handler = take_signal};
+    for (size_t i = 0; i < SIGNALS; i++) {
+        (void)sigaction(signal_numbers[i], NULL, &signals_before[i]);
+        if (signals_before[i].sa_handler != SIG_IGN) (void)sigaction(signal_numbers[i], &action, NULL);
+    }
+}
+
+static void release_signals(void)
+{
+    for (size_t i = 0; i < SIGNALS; i++) (void)sigaction(signal_numbers[i], &signals_before[i], NULL);
+}
+
+/* ---- Slots ---- */
+
+/* How much of the prompt a slot has said already. */
+static uint32_t shared_beginning(const Serve *s, const ServeAnswer *a, uint32_t slot)
+{
+    uint32_t said, same = 0;
+    const uint32_t *tokens = coordinator_tokens(s->options.engine.coordinator, slot, &said);
+    while (same < said && same < a->count && tokens[same] == a->ids[same]) same++;
+    return same;
+}
+
+/* The free slot that shares the most, among equals the one unused for longest. Result  false when none is free. */
+static bool choose_slot(const Serve *s, const ServeAnswer *a, uint32_t *slot, uint32_t *same)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < s->options.slots; i++) {
+        if (s->slots[i]) continue;
+        uint32_t shared = shared_beginning(s, a, i);
+        if (found && (shared < *same || (shared == *same && s->slot_used[i] >= s->slot_used[*slot]))) continue;
+        found = true;
+        *slot = i;
+        *same = shared;
+    }
+    return found;
+}
+
+static void give_slots(Serve *s)
+{
+    uint32_t slot = 0, same = 0;
+    Coordinator *c = s->options.engine.coordinator;
+    while (s->queue_first && choose_slot(s, s->queue_first, &slot, &same)) {
+        ServeAnswer *a = s->queue_first;
+        s->queue_first = a->next;
+        if (!a->next) s->queue_last = NULL;
+        a->next = NULL;
+        s->figures.waiting--;
+        coordinator_truncate(c, slot, same);
+        uint32_t cached = coordinator_fed(c, slot);
+        serve_answer_start(s, a, slot, cached < a->count ? cached : a->count - 1);
+    }
+}
+
+/* ---- News ---- */
+
+static void take_arrived(Serve *s)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->arrived_first) {
+        if (s->queue_last) s->queue_last->next = s->arrived_first;
+        else s->queue_first = s->arrived_first;
+        s->queue_last = s->arrived_last;
+        s->arrived_first = s->arrived_last = NULL;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The first job found whose client has left. */
+static ServeJob *find_gone(const Serve *s)
+{
+    for (uint32_t i = 0; i < s->options.slots; i++)
+        if (s->slots[i] && http_exchange_gone(s->slots[i]->job->x)) return s->slots[i]->job;
+    for (const ServeAnswer *a = s->queue_first; a; a = a->next)
+        if (http_exchange_gone(a->job->x)) return a->job;
+    return NULL;
+}
+
+static void drop_gone(Serve *s)
+{
+    for (ServeJob *job; (job = find_gone(s)) != NULL;) serve_answer_end_job(s, job, NULL);
+}
+
+static void go_on(Serve *s, ServeAnswer *a)
+{
+    Why why = {{0}};
+    a->state = SERVE_RUNNING;
+    Error error = coordinator_start(s->options.engine.coordinator, a->slot, NULL, 0, a->job->tokens_max - a->generated,
+                                    &a->params, &why);
+    if (error == OK) return;
+    CoordinatorEvent event = {.slot = a->slot, .ended = true, .error = error};
+    serve_answer_event(s, a, &event, &why);
+}
+
+/* Paused answers: on, or refused when their reader does not come back. */
+static void look_at_paused(Serve *s)
+{
+    for (uint32_t i = 0; i < s->options.slots; i++) {
+        ServeAnswer *a = s->slots[i];
+        if (!a || a->state != SERVE_PAUSED) continue;
+        if (http_stream_pending(a->job->x) < SERVE_STREAM_RESUME_BYTES) {
+            go_on(s, a);
+        } else if (serve_now_ns() - a->paused_ns > SERVE_PAUSE_S_MAX * 1000000000ull) {
+            Refusal refusal;
+            (void)refusal_make(&refusal, REFUSAL_SLOW, NULL, "the answer was not read for %d seconds", SERVE_PAUSE_S_MAX);
+            serve_answer_end_job(s, a->job, &refusal);
+        }
+    }
+}
+
+/* ---- The loop ---- */
+
+static bool step(Serve *s)
+{
+    const CoordinatorEvent *events;
+    uint32_t count;
+    Why why = {{0}};
+    uint64_t start = serve_now_ns();
+    if (!s->options.engine.step(s->options.engine.engine, &events, &count, &why)) return false;
+    s->figures.steps++;
+    s->figures.step_ms += (serve_now_ns() - start) / 1000000;
+    for (uint32_t i = 0; i < count; i++) {
+        ServeAnswer *a = s->slots[events[i].slot];
+        if (a && a->state == SERVE_RUNNING) serve_answer_event(s, a, &events[i], &why);
+    }
+    return true;
+}
+
+static void sleep_until_news(Serve *s, int timeout_ms)
+{
+    struct pollfd wake = {.fd = s->wake_fd, .events = POLLIN};
+    uint64_t count;
+    if (poll(&wake, 1, timeout_ms) == 1 && read(s->wake_fd, &count, sizeof count) != sizeof count) return;
+}
+
+static void notice_signal(Serve *s)
+{
+    if (!signals || s->draining) return;
+    s->draining = true;
+    uint32_t left = s->admitted;
+    fprintf(stderr, "cobord: stopping when %u answers are done; once more to stop at once\n", left);
+}
+
+void serve_run(Serve *s)
+{
+    catch_signals(s->wake_fd);
+    for (;;) {
+        notice_signal(s);
+        take_arrived(s);
+        drop_gone(s);
+        look_at_paused(s);
+        give_slots(s);
+        if (step(s)) continue;
+        if (s->draining && !s->admitted) break;
+        sleep_until_news(s, 1000);
+    }
+    /* What is finished still has to reach its readers. */
+    for (int i = 0; i < FLUSH_S_MAX * 20 && http_server_busy(s->http) && signals < 2; i++) sleep_until_news(s, 50);
+    release_signals();
+}
+
+/* ---- Opening and closing ---- */
+
+static void wake_for(void *serve, HttpExchange *x)
+{
+    (void)x;
+    serve_wake(serve);
+}
+
+static Error open_http(Serve *s, Why *why)
+{
+    HttpServerOptions http = {
+        .listen_fd = s->options.listen.fd, .connections_max = CONNECTIONS_MAX,
+        .body_bytes_max = REQUEST_BODY_BYTES_MAX, .bodies_bytes_max = BODIES_BYTES_MAX,
+        .stream_bytes_low = SERVE_STREAM_RESUME_BYTES, .stream_bytes_max = SERVE_STREAM_BYTES_MAX,
+        .context = s, .head = serve_routes_head, .request = serve_routes_request,
+        .gone = wake_for, .drained = wake_for,
+    };
+    s->options.listen.fd = -1;
+    TRY(serve_intake_start(s, why));
+    return http_server_open(&http, &s->http, why);
+}
+
+Error serve_open(const ServeOptions *options, Serve **out, Why *why)
+{
+    Serve *s = calloc(1, sizeof *s);
+    if (!s) return error_why(why, ERR_MEMORY, "no memory for the server");
+    s->options = *options;
+    s->created_s = (uint64_t)time(NULL);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->intake_news, NULL);
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->slots = calloc(options->slots, sizeof *s->slots);
+    s->slot_used = calloc(options->slots, sizeof *s->slot_used);
+    s->event = malloc(SERVE_EVENT_BYTES);
+    Error error = OK;
+    if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->event) error = error_why(why, ERR_MEMORY, "no memory for the server");
+    if (error == OK) error = open_http(s, why);
+    if (error == OK) *out = s;
+    else serve_close(s);
+    return error;
+}
+
+void serve_close(Serve *s)
+{
+    if (!s) return;
+    s->draining = true;
+    serve_intake_stop(s);
+    take_arrived(s);
+    while (s->queue_first) serve_answer_end_job(s, s->queue_first->job, NULL);
+    for (uint32_t i = 0; s->slots && i < s->options.slots; i++)
+        if (s->slots[i]) serve_answer_end_job(s, s->slots[i]->job, NULL);
+    http_server_close(s->http);
+    if (s->options.listen.fd >= 0) close(s->options.listen.fd);
+    if (s->wake_fd >= 0) close(s->wake_fd);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->intake_news);
+    free(s->slots);
+    free(s->slot_used);
+    free(s->event);
+    free(s);
+}

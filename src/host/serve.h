@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* OpenAI's API over a coordinator: from requests on sockets to conversations in slots and back.
+ *
+ *   HTTP thread --(body)--> intake threads --(ids, parameters)--> queue --> engine thread --(events)--> HTTP thread
+ *                           parse, tokenize, check               bounded    slots, steps, text
+ *
+ *   answer:  QUEUED --slot--> RUNNING --(end, stop string, tokens spent, context full)--> DONE
+ *               |               |  ^
+ *               |     reader too slow  reader caught up
+ *               |               v  |
+ *               |             PAUSED --(too long)--> refused
+ *               +---- client gone, at any time: dropped, its slot is free before the next step
+ *
+ * One thread, the caller of serve_run, owns the coordinator. It sleeps while no slot is active; whoever has news writes to
+ * an eventfd. A request is one job with up to 8 answers (n, prompts); each answer takes a slot of its own: the free one that
+ * already said the longest beginning of its prompt, which is then not computed again. */
+#ifndef COBORD_HOST_SERVE_H
+#define COBORD_HOST_SERVE_H
+
+#include "cluster/coordinator.h"
+#include "host/listen.h"
+#include "text/tokenizer.h"
+
+typedef struct Serve Serve;
+
+/* Who answers: engine.h in one process, or a cluster. */
+typedef struct ServeEngine {
+    void *engine;
+    Coordinator *coordinator;
+    bool (*step)(void *engine, const CoordinatorEvent **events, uint32_t *count, Why *why);
+} ServeEngine;
+
+typedef struct ServeOptions {
+    Listen listen;     /* the socket becomes the server's */
+    const char *model; /* the name in answers: plain characters */
+    uint32_t slots, queue_max;
+    uint32_t vocabulary, context;
+    const Tokenizer *tokenizer;
+    ServeEngine engine;
+} ServeOptions;
+
+/* Accepts requests from here on. Owner  what the options point to must outlive it. */
+MUST_CHECK Error serve_open(const ServeOptions *options, Serve **out, Why *why);
+/* Answers until SIGINT or SIGTERM, then finishes what was begun; a second signal gives that up, a third ends the process. */
+void serve_run(Serve *serve);
+void serve_close(Serve *serve);
+
+#endif

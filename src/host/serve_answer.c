@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a slot's events to text that goes out. All of it on the engine thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/serve_state.h"
+
+void serve_answer_free_job(ServeJob *job)
+{
+    for (uint32_t i = 0; i < job->answer_count; i++) free(job->answers[i].text);
+    if (job->x) http_exchange_release(job->x);
+    free(job->memory);
+    free(job);
+}
+
+/* ---- Leaving ---- */
+
+static void leave_slot(Serve *s, ServeAnswer *a)
+{
+    coordinator_stop(s->options.engine.coordinator, a->slot);
+    s->slots[a->slot] = NULL;
+    s->slot_used[a->slot] = ++s->answer_serial;
+    s->figures.active--;
+}
+
+static void take_from_queue(Serve *s, ServeAnswer *a)
+{
+    ServeAnswer *before = NULL;
+    for (ServeAnswer *q = s->queue_first; q && q != a; q = q->next) before = q;
+    if (before) before->next = a->next;
+    else s->queue_first = a->next;
+    if (s->queue_last == a) s->queue_last = before;
+    s->figures.waiting--;
+}
+
+static void set_done(Serve *s, ServeAnswer *a)
+{
+    if (a->state == SERVE_DONE) return;
+    if (a->state == SERVE_QUEUED) take_from_queue(s, a);
+    else leave_slot(s, a);
+    a->state = SERVE_DONE;
+    a->job->done_count++;
+    atomic_fetch_sub(&s->admitted, 1);
+}
+
+static void log_gone(const ServeJob *job)
+{
+    uint64_t tokens = 0;
+    for (uint32_t i = 0; i < job->answer_count; i++) tokens += job->answers[i].generated;
+    fprintf(stderr, "cobord: %s: the client left after %llu tokens; its slot is free\n", job->head.id,
+            (unsigned long long)tokens);
+}
+
+void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
+{
+    for (uint32_t i = 0; i < job->answer_count; i++) set_done(s, &job->answers[i]);
+    if (!refusal) {
+        s->figures.gone++;
+        log_gone(job);
+    }
+    if (job->stream) {
+        JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
+        if (refusal) answer_write_fault(&w, refusal);
+        (void)http_stream_write(job->x, w.bytes, w.used);
+        http_stream_end(job->x);
+        s->figures.failed += refusal != NULL;
+    } else if (refusal) {
+        serve_refuse(s, job->x, refusal);
+    }
+    serve_answer_free_job(job);
+}
+
+/* ---- The end ---- */
+
+static AnswerUsage usage_of(const ServeJob *job)
+{
+    AnswerUsage u = {0};
+    for (uint32_t i = 0; i < job->answer_count; i++) {
+        const ServeAnswer *a = &job->answers[i];
+        u.completion += a->generated;
+        /* The prompt of n answers counts once. */
+        if (i && a->ids == job->answers[i - 1].ids) continue;
+        u.prompt += a->count;
+        u.cached += a->cached;
+    }
+    return u;
+}
+
+static void end_stream(Serve *s, ServeJob *job, const AnswerUsage *usage)
+{
+    JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
+    if (job->head.stream_usage) answer_write_usage(&job->head, &w, usage);
+    answer_write_done(&w);
+    (void)http_stream_write(job->x, w.bytes, w.used);
+    http_stream_end(job->x);
+}
+
+static bool send_whole(ServeJob *job, const AnswerUsage *usage)
+{
+    size_t max = 2 * ANSWER_EVENT_BYTES;
+    for (uint32_t i = 0; i < job->answer_count; i++) max += JSON_WRITER_GROWTH * job->answers[i].text_bytes + ANSWER_EVENT_BYTES;
+    char *body = malloc(max);
+    if (!body) return false;
+    JsonWriter w = json_writer_make(body, max);
+    answer_begin(&job->head, &w);
+    for (uint32_t i = 0; i < job->answer_count; i++) {
+        const ServeAnswer *a = &job->answers[i];
+        answer_choice(&job->head, &w, i, (const uint8_t *)a->text, a->text_bytes, a->finish);
+    }
+    answer_end(&w, usage);
+    ASSERT(!w.full);
+    http_reply_take(job->x, &(HttpReply){200, "application/json", NULL, 0}, body, w.used);
+    return true;
+}
+
+static void end_job(Serve *s, ServeJob *job)
+{
+    AnswerUsage usage = usage_of(job);
+    s->figures.answers += job->answer_count;
+    if (job->stream) {
+        end_stream(s, job, &usage);
+    } else if (!send_whole(job, &usage)) {
+        Refusal refusal;
+        (void)refusal_make(&refusal, REFUSAL_MEMORY, NULL, "not enough memory for the answer");
+        serve_refuse(s, job->x, &refusal);
+    }
+    serve_answer_free_job(job);
+}
+
+static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
+{
+    ServeJob *job = a->job;
+    a->finish = how;
+    set_done(s, a);
+    if (job->stream) {
+        JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
+        answer_write_finish(&job->head, &w, a->index, how);
+        (void)http_stream_write(job->x, w.bytes, w.used);
+    }
+    if (job->done_count == job->answer_count) end_job(s, job);
+}
+
+static void fail(Serve *s, ServeAnswer *a, Error error, const Why *why)
+{
+    Refusal refusal;
+    if (error == ERR_CANCELLED) (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
+    else (void)refusal_make(&refusal, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), why->text);
+    if (error != ERR_CANCELLED) fprintf(stderr, "cobord: %s failed: %s: %s\n", a->job->head.id, error_text(error), why->text);
+    serve_answer_end_job(s, a->job, &refusal);
+}
+
+/* ---- Text ---- */
+
+static bool keep_text(ServeAnswer *a, const uint8_t *text, size_t bytes)
+{
+    if (a->text_room - a->text_bytes < bytes) {
+        size_t room = 2 * (a->text_bytes + bytes) + 256;
+        char *grown = realloc(a->text, room);
+        if (!grown) return false;
+        a->text = grown;
+        a->text_room = room;
+    }
+    memcpy(a->text + a->text_bytes, text, bytes);
+    a->text_bytes += bytes;
+    return true;
+}
+
+static bool put_text(Serve *s, ServeAnswer *a, const uint8_t *text, size_t bytes)
+{
+    ServeJob *job = a->job;
+    if (!bytes) return true;
+    if (!job->stream) return keep_text(a, text, bytes);
+    JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
+    answer_write_text(&job->head, &w, a->index, text, bytes);
+    ASSERT(!w.full);
+    return http_stream_write(job->x, w.bytes, w.used) || http_exchange_gone(job->x);
+}
+
+/* Takes one token. Result  false when it ended the answer, one way or another. */
+static bool take_token(Serve *s, ServeAnswer *a, uint32_t id)
+{
+    uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
+    size_t bytes = 0;
+    bool stopped = false;
+    Why why = {{0}};
+    a->generated++;
+    s->figures.generated_tokens++;
+    bool end = tokenizer_is_end(s->options.tokenizer, id);
+    Error error = end ? detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why)
+                      : detokenizer_push(&a->detokenizer, id, text, sizeof text, &bytes, &stopped, &why);
+    if (error == OK && !put_text(s, a, text, bytes)) error = error_why(&why, ERR_MEMORY, "the answer's text");
+    if (error != OK) fail(s, a, error, &why);
+    else if (end || stopped) finish(s, a, ANSWER_STOP);
+    return error == OK && !end && !stopped;
+}
+
+static void end_by_length(Serve *s, ServeAnswer *a)
+{
+    uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
+    size_t bytes = 0;
+    Why why = {{0}};
+    Error error = detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why);
+    if (error == OK && !put_text(s, a, text, bytes)) error = error_why(&why, ERR_MEMORY, "the answer's text");
+    if (error != OK) fail(s, a, error, &why);
+    else finish(s, a, ANSWER_LENGTH);
+}
+
+/* The reader is behind: the slot keeps its place, and asks for nothing until it has caught up. */
+static void pause_if_behind(Serve *s, ServeAnswer *a)
+{
+    if (!a->job->stream || http_stream_pending(a->job->x) < SERVE_STREAM_PAUSE_BYTES) return;
+    coordinator_stop(s->options.engine.coordinator, a->slot);
+    a->state = SERVE_PAUSED;
+    a->paused_ns = serve_now_ns();
+    s->figures.paused++;
+}
+
+void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event, const Why *why)
+{
+    if (event->error != OK) {
+        fail(s, a, event->error, why);
+        return;
+    }
+    if (event->has_token && !take_token(s, a, event->token)) return;
+    if (event->ended) end_by_length(s, a);
+    else pause_if_behind(s, a);
+}
+
+void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached)
+{
+    Coordinator *c = s->options.engine.coordinator;
+    Why why = {{0}};
+    a->state = SERVE_RUNNING;
+    a->slot = slot;
+    s->slots[slot] = a;
+    s->figures.active++;
+    uint32_t said;
+    (void)coordinator_tokens(c, slot, &said);
+    Error error = coordinator_start(c, slot, a->ids + said, a->count - said, a->job->tokens_max, &a->params, &why);
+    a->cached = cached;
+    s->figures.prompt_tokens += a->count;
+    s->figures.cached_tokens += cached;
+    s->figures.wait_ms += (serve_now_ns() - a->queued_ns) / 1000000;
+    if (error != OK) fail(s, a, error, &why);
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The intake threads: a body becomes a checked request, its text becomes ids, and both become a job in the queue, or a
+ * refusal. All that takes time with the size of a request happens here, beside the HTTP thread and the engine's. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "host/serve_state.h"
+
+typedef struct Ids {
+    uint32_t *ids; /* malloc'd */
+    size_t count;
+} Ids;
+
+/* One request on its way; `memory` is the arena's. */
+typedef struct Intake {
+    Serve *serve;
+    HttpExchange *x;
+    Request request;
+    Refusal refusal;
+    void *memory;
+    Ids prompts[REQUEST_CHOICES_MAX];
+    uint32_t prompt_count;
+} Intake;
+
+/* ---- Text to ids ---- */
+
+static bool no_memory(Intake *in) { return refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "not enough memory for the prompt"); }
+
+static Error encode_turns(Intake *in, Arena *scratch, Ids *out, size_t max, Why *why)
+{
+    const Request *q = &in->request;
+    return turns_encode(in->serve->options.tokenizer, q->turns, q->turn_count, true, scratch, out->ids, max, &out->count, why);
+}
+
+static unsigned text_flags(const Request *q)
+{
+    if (q->kind == REQUEST_TOKENIZE)
+        return (q->plain_specials ? 0u : (unsigned)TOKENIZE_SPECIALS) | (q->add_bos ? (unsigned)TOKENIZE_BOS : 0u);
+    return TOKENIZE_SPECIALS | TOKENIZE_BOS;
+}
+
+/* `prompt` is NULL for a conversation. */
+static bool encode(Intake *in, const RequestPrompt *prompt, Ids *out)
+{
+    const Tokenizer *t = in->serve->options.tokenizer;
+    const Request *q = &in->request;
+    Why why = {{0}};
+    size_t max = prompt ? tokenizer_ids_max(t, prompt->bytes) : turns_ids_max(q->turns, q->turn_count);
+    size_t bytes = prompt ? tokenizer_scratch_bytes(t, prompt->bytes) : turns_scratch_bytes(t, q->turns, q->turn_count);
+    void *memory = malloc(bytes);
+    out->ids = malloc((max + 1) * sizeof *out->ids);
+    bool fine = memory && out->ids;
+    if (!fine) (void)no_memory(in);
+    if (fine) {
+        Arena scratch = arena_make(memory, bytes);
+        Error error = prompt ? tokenizer_encode(t, prompt->text, prompt->bytes, text_flags(q), &scratch, out->ids, max,
+                                                &out->count, &why)
+                             : encode_turns(in, &scratch, out, max, &why);
+        fine = error == OK || refusal_of_error(&in->refusal, error, &why);
+    }
+    free(memory);
+    return fine;
+}
+
+static bool take_prompt(Intake *in, const RequestPrompt *prompt)
+{
+    Ids *out = &in->prompts[in->prompt_count++];
+    if (!prompt || !prompt->is_ids) return encode(in, prompt, out);
+    out->ids = malloc((prompt->count + 1) * sizeof *out->ids);
+    if (!out->ids) return no_memory(in);
+    if (prompt->count) memcpy(out->ids, prompt->ids, prompt->count * sizeof *out->ids);
+    out->count = prompt->count;
+    return true;
+}
+
+static bool take_prompts(Intake *in)
+{
+    if (in->request.kind == REQUEST_CHAT) {
+        if (turns_format(in->serve->options.tokenizer) == TURNS_NONE)
+            return refusal_make(&in->refusal, REFUSAL_UNSUPPORTED, "messages",
+                                "this model has no chat turns; use /v1/completions");
+        return take_prompt(in, NULL);
+    }
+    for (uint32_t i = 0; i < in->request.prompt_count; i++)
+        if (!take_prompt(in, &in->request.prompts[i])) return false;
+    return true;
+}
+
+static bool check_prompts(Intake *in)
+{
+    const char *param = in->request.kind == REQUEST_CHAT ? "messages" : "prompt";
+    uint32_t context = in->serve->options.context;
+    for (uint32_t i = 0; i < in->prompt_count; i++) {
+        size_t count = in->prompts[i].count;
+        if (!count) return refusal_make(&in->refusal, REFUSAL_VALUE, param, "%s is empty, and the model has no token to begin with", param);
+        if (count <= context) continue;
+        (void)refusal_make(&in->refusal, REFUSAL_CONTEXT, param,
+                           "the prompt has %zu tokens and the context %u: shorten it, or serve with a larger --context", count, context);
+        in->refusal.prompt_tokens = (uint32_t)count;
+        in->refusal.context = context;
+        return false;
+    }
+    return true;
+}
+
+/* ---- Jobs ---- */
+
+static uint64_t new_seed(void)
+{
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)time(NULL);
+    return seed;
+}
+
+/* What a job keeps of the request, in one piece of memory. */
+static size_t kept_bytes(const Intake *in)
+{
+    size_t bytes = arena_bytes(in->request.params.bias_count * sizeof(SamplerBias)) + ARENA_ALIGN;
+    for (uint32_t i = 0; i < in->request.stop_count; i++) bytes += arena_bytes(in->request.stop_bytes[i]);
+    for (uint32_t i = 0; i < in->prompt_count; i++) bytes += arena_bytes(in->prompts[i].count * sizeof(uint32_t));
+    return bytes;
+}
+
+static const void *keep(Arena *arena, const void *bytes, size_t count)
+{
+    void *copy = arena_take_raw(arena, count);
+    ASSERT(copy);
+    if (count) memcpy(copy, bytes, count);
+    return copy;
+}
+
+static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
+{
+    const Request *q = &in->request;
+    ServeAnswer *a = &job->answers[index];
+    const ServeAnswer *first = &job->answers[index - index % q->n];
+    const Ids *prompt = &in->prompts[index / q->n];
+    Why why = {{0}};
+    *a = (ServeAnswer){.job = job, .index = index, .count = (uint32_t)prompt->count, .params = q->params};
+    a->ids = a == first ? keep(arena, prompt->ids, prompt->count * sizeof(uint32_t)) : first->ids;
+    a->params.seed += index % q->n;
+    a->params.bias = index ? job->answers[0].params.bias
+                           : keep(arena, q->params.bias, q->params.bias_count * sizeof(SamplerBias));
+    detokenizer_start(&a->detokenizer, in->serve->options.tokenizer, false);
+    for (uint32_t i = 0; i < q->stop_count; i++) {
+        const char *stop = index ? job->answers[0].detokenizer.stops[i] : keep(arena, q->stops[i], q->stop_bytes[i]);
+        Error error = detokenizer_add_stop(&a->detokenizer, stop, q->stop_bytes[i], &why);
+        if (error != OK) return refusal_of_error(&in->refusal, error, &why);
+    }
+    a->queued_ns = serve_now_ns();
+    return true;
+}
+
+static ServeJob *make_job(Intake *in)
+{
+    Request *q = &in->request;
+    uint32_t answers = q->n * in->prompt_count;
+    size_t bytes = kept_bytes(in);
+    ServeJob *job = calloc(1, sizeof *job + answers * sizeof *job->answers);
+    void *memory = malloc(bytes);
+    if (!job || !memory) {
+        free(job);
+        free(memory);
+        (void)no_memory(in);
+        return NULL;
+    }
+    if (!q->seed_given) q->params.seed = new_seed();
+    *job = (ServeJob){.stream = q->stream, .tokens_max = q->tokens_max, .answer_count = answers, .memory = memory};
+    job->head = (AnswerHead){.chat = q->kind == REQUEST_CHAT, .created_s = (uint64_t)time(NULL),
+                             .model = in->serve->options.model, .stream_usage = q->include_usage};
+    answer_make_id(&job->head, new_seed());
+    Arena arena = arena_make(memory, bytes);
+    for (uint32_t i = 0; i < answers; i++)
+        if (!fill_answer(in, job, &arena, i)) {
+            serve_answer_free_job(job);
+            return NULL;
+        }
+    return job;
+}
+
+/* Room in slots and queue is taken here, and given back answer by answer. */
+static bool admit(Intake *in, uint32_t answers)
+{
+    Serve *s = in->serve;
+    uint32_t most = s->options.slots + s->options.queue_max, before = atomic_fetch_add(&s->admitted, answers);
+    if (before + answers <= most || before == 0) return true; /* a job alone always fits: its answers take turns */
+    atomic_fetch_sub(&s->admitted, answers);
+    return refusal_make(&in->refusal, REFUSAL_QUEUE, NULL, "all %u slots are busy and %u answers wait; try again later",
+                        s->options.slots, s->options.queue_max);
+}
+
+static void begin_stream(Serve *s, ServeJob *job)
+{
+    char event[ANSWER_EVENT_BYTES * 2];
+    http_stream_begin(job->x, "text/event-stream", ": keep-alive\n\n", SERVE_IDLE_COMMENT_S);
+    for (uint32_t i = 0; i < job->answer_count; i++) {
+        JsonWriter w = json_writer_make(event, sizeof event);
+        answer_write_role(&job->head, &w, i);
+        (void)http_stream_write(job->x, event, w.used);
+    }
+    (void)s;
+}
+
+static void enqueue(Serve *s, ServeJob *job)
+{
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < job->answer_count; i++) {
+        ServeAnswer *a = &job->answers[i];
+        if (s->arrived_last) s->arrived_last->next = a;
+        else s->arrived_first = a;
+        s->arrived_last = a;
+    }
+    s->figures.waiting += job->answer_count;
+    pthread_mutex_unlock(&s->lock);
+    serve_wake(s);
+}
+
+static bool generate(Intake *in)
+{
+    Why why = {{0}};
+    if (!check_prompts(in)) return false;
+    Error error = sampler_check(&in->request.params, in->serve->options.vocabulary, &why);
+    if (error != OK) return refusal_of_error(&in->refusal, error, &why);
+    ServeJob *job = make_job(in);
+    if (!job) return false;
+    if (!admit(in, job->answer_count)) {
+        serve_answer_free_job(job);
+        return false;
+    }
+    job->x = in->x;
+    http_exchange_keep(in->x);
+    if (job->stream) begin_stream(in->serve, job);
+    enqueue(in->serve, job);
+    return true;
+}
+
+/* ---- Answers without the engine ---- */
+
+static bool reply_ids(Intake *in)
+{
+    const Ids *ids = &in->prompts[0];
+    size_t max = ids->count * ANSWER_ID_DIGITS + ANSWER_EVENT_BYTES;
+    char *body = malloc(max);
+    if (!body) return no_memory(in);
+    JsonWriter w = json_writer_make(body, max);
+    answer_ids(&w, ids->ids, ids->count);
+    ASSERT(!w.full);
+    http_reply_take(in->x, &(HttpReply){200, "application/json", NULL, 0}, body, w.used);
+    return true;
+}
+
+/* All pieces as bytes, then as text: what is no UTF-8 becomes U+FFFD in the writer. */
+static bool reply_text(Intake *in)
+{
+    const Ids *ids = &in->prompts[0];
+    size_t room = ids->count * 16 + TOKENIZER_PIECE_BYTES_MAX, used = 0;
+    uint8_t *text = malloc(room);
+    Why why = {{0}};
+    Error error = text ? OK : ERR_MEMORY;
+    for (size_t i = 0; i < ids->count && error == OK; i++) {
+        size_t bytes = 0;
+        if (room - used < TOKENIZER_PIECE_BYTES_MAX) {
+            uint8_t *grown = realloc(text, room *= 2);
+            if (!grown) error = ERR_MEMORY;
+            else text = grown;
+        }
+        if (error == OK)
+            error = tokenizer_piece(in->serve->options.tokenizer, ids->ids[i], true, text + used, room - used, &bytes, &why);
+        used += bytes;
+    }
+    size_t max = 2 * JSON_WRITER_GROWTH * used + ANSWER_EVENT_BYTES;
+    char *body = error == OK ? malloc(max) : NULL;
+    if (body) {
+        JsonWriter w = json_writer_make(body, max);
+        answer_detokenized(&w, text, used);
+        http_reply_take(in->x, &(HttpReply){200, "application/json", NULL, 0}, body, w.used);
+    }
+    free(text);
+    if (error == OK && !body) return no_memory(in);
+    return error == OK || refusal_of_error(&in->refusal, error, &why);
+}
+
+/* ---- One request ---- */
+
+static bool read_request(Intake *in)
+{
+    const uint8_t *body;
+    size_t bytes;
+    bool memory;
+    if (!http_exchange_body(in->x, &body, &bytes, &memory))
+        return memory ? refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "too many large requests at once; try again later")
+                      : refusal_make(&in->refusal, REFUSAL_TOO_LARGE, NULL, "the body is larger than %d bytes", REQUEST_BODY_BYTES_MAX);
+    size_t room = request_bytes(bytes);
+    in->memory = malloc(room);
+    if (!in->memory) return refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "not enough memory for the body");
+    Arena arena = arena_make(in->memory, room);
+    return request_parse(serve_routes_kind(in->x), in->serve->options.vocabulary, body, bytes, &arena, &in->request, &in->refusal);
+}
+
+static bool answer(Intake *in)
+{
+    if (!read_request(in) || !take_prompts(in)) return false;
+    http_exchange_drop_body(in->x);
+    switch (in->request.kind) {
+    case REQUEST_TOKENIZE: return reply_ids(in);
+    case REQUEST_DETOKENIZE: return reply_text(in);
+    default: return generate(in);
+    }
+}
+
+static void take_in(Serve *s, HttpExchange *x)
+{
+    Intake in = {.serve = s, .x = x};
+    if (!http_exchange_gone(x) && !answer(&in)) serve_refuse(s, x, &in.refusal);
+    for (uint32_t i = 0; i < in.prompt_count; i++) free(in.prompts[i].ids);
+    free(in.memory);
+}
+
+/* ---- Threads ---- */
+
+static void *work(void *serve)
+{
+    Serve *s = serve;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        ServeIntake *item = s->intake_first;
+        if (!item && s->closing) break;
+        if (!item) {
+            pthread_cond_wait(&s->intake_news, &s->lock);
+            continue;
+        }
+        s->intake_first = item->next;
+        if (!item->next) s->intake_last = NULL;
+        pthread_mutex_unlock(&s->lock);
+        take_in(s, item->x);
+        http_exchange_release(item->x);
+        free(item);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+Error serve_intake_start(Serve *s, Why *why)
+{
+    for (; s->intake_threads < SERVE_INTAKE_THREADS; s->intake_threads++)
+        if (pthread_create(&s->intake[s->intake_threads], NULL, work, s) != 0)
+            return error_why(why, ERR_NOT_AVAILABLE, "no thread for requests");
+    return OK;
+}
+
+void serve_intake_stop(Serve *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    pthread_cond_broadcast(&s->intake_news);
+    pthread_mutex_unlock(&s->lock);
+    while (s->intake_threads) pthread_join(s->intake[--s->intake_threads], NULL);
+}
+
+void serve_intake_push(Serve *s, HttpExchange *x)
+{
+    ServeIntake *item = malloc(sizeof *item);
+    if (!item) {
+        Refusal refusal;
+        (void)refusal_make(&refusal, REFUSAL_MEMORY, NULL, "not enough memory for a request");
+        serve_refuse(s, x, &refusal);
+        return;
+    }
+    *item = (ServeIntake){.x = x};
+    http_exchange_keep(x);
+    pthread_mutex_lock(&s->lock);
+    if (s->intake_last) s->intake_last->next = item;
+    else s->intake_first = item;
+    s->intake_last = item;
+    pthread_cond_signal(&s->intake_news);
+    pthread_mutex_unlock(&s->lock);
+}

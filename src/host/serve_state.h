@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the server share: jobs, counters, and who may touch what. */
+#ifndef COBORD_HOST_SERVE_STATE_H
+#define COBORD_HOST_SERVE_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "api/answer.h"
+#include "api/request.h"
+#include "host/http_server.h"
+#include "host/serve.h"
+
+enum {
+    SERVE_INTAKE_THREADS = 2,
+    SERVE_STREAM_PAUSE_BYTES = 512 << 10, /* waiting for the reader: the answer pauses above, goes on below the next */
+    SERVE_STREAM_RESUME_BYTES = 128 << 10,
+    SERVE_STREAM_BYTES_MAX = 1 << 20,
+    SERVE_PAUSE_S_MAX = 60,
+    SERVE_IDLE_COMMENT_S = 10,
+    SERVE_EVENT_BYTES = JSON_WRITER_GROWTH * DETOKENIZER_OUT_BYTES_MAX + 2 * ANSWER_EVENT_BYTES
+};
+
+typedef enum ServeAnswerState { SERVE_QUEUED, SERVE_RUNNING, SERVE_PAUSED, SERVE_DONE } ServeAnswerState;
+
+typedef struct ServeJob ServeJob;
+
+typedef struct ServeAnswer {
+    ServeJob *job;
+    uint32_t index;
+    const uint32_t *ids;
+    uint32_t count;
+    SamplerParams params;
+    ServeAnswerState state;
+    uint32_t slot, cached, generated;
+    AnswerFinish finish;
+    Detokenizer detokenizer;
+    char *text; /* when the whole answer goes out at once */
+    size_t text_bytes, text_room;
+    uint64_t queued_ns, paused_ns;
+    struct ServeAnswer *next; /* of the queue */
+} ServeAnswer;
+
+/* Made by an intake thread; afterwards the engine thread's alone, but for `gone`. */
+struct ServeJob {
+    HttpExchange *x;
+    AnswerHead head;
+    bool stream;
+    uint32_t tokens_max;
+    uint32_t answer_count, done_count;
+    void *memory; /* ids, bias and stop strings */
+    ServeAnswer answers[];
+};
+
+/* Counters of /metrics; thread  any. */
+typedef struct ServeFigures {
+    atomic_ullong requests, refused, failed, gone, answers, prompt_tokens, cached_tokens, generated_tokens;
+    atomic_ullong steps, step_ms, wait_ms, paused;
+    atomic_uint active, waiting;
+} ServeFigures;
+
+typedef struct ServeIntake {
+    HttpExchange *x;
+    struct ServeIntake *next;
+} ServeIntake;
+
+struct Serve {
+    ServeOptions options;
+    HttpServer *http;
+    uint64_t created_s;
+    ServeFigures figures;
+    atomic_uint admitted; /* answers that are queued or have a slot */
+    atomic_bool draining, closing;
+    atomic_ullong serial;
+    int wake_fd;
+    /* under `lock` */
+    pthread_mutex_t lock;
+    pthread_cond_t intake_news;
+    ServeIntake *intake_first, *intake_last;
+    ServeAnswer *arrived_first, *arrived_last;
+    pthread_t intake[SERVE_INTAKE_THREADS];
+    uint32_t intake_threads;
+    /* the engine thread's */
+    ServeAnswer *queue_first, *queue_last;
+    ServeAnswer **slots;
+    uint64_t *slot_used; /* when, as a count of answers */
+    uint64_t answer_serial;
+    char *event; /* [SERVE_EVENT_BYTES] */
+};
+
+/* serve.c */
+void serve_wake(Serve *s); /* thread: any */
+uint64_t serve_now_ns(void);
+/* Sends a refusal as the whole answer. */
+void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal);
+void serve_reply_json(HttpExchange *x, const JsonWriter *w);
+
+/* serve_routes.c: the HTTP server's callbacks; their context is the server. */
+void serve_routes_head(void *serve, HttpExchange *x);
+void serve_routes_request(void *serve, HttpExchange *x);
+/* Whose path it is. */
+RequestKind serve_routes_kind(const HttpExchange *x);
+
+/* serve_intake.c */
+Error serve_intake_start(Serve *s, Why *why);
+void serve_intake_stop(Serve *s);
+void serve_intake_push(Serve *s, HttpExchange *x);
+
+/* serve_answer.c: the engine thread's. */
+void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached);
+void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event, const Why *why);
+/* Ends a whole job early; `refusal` is NULL when the client is gone. */
+void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal);
+/* Frees a job and lets go of its exchange. Thread  whoever has it. */
+void serve_answer_free_job(ServeJob *job);
+
+#endif
