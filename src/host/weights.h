@@ -20,7 +20,8 @@ typedef struct WeightsCounters {
 
 typedef struct Weights {
     const KnotFile *file;
-    uint64_t pinned_bytes;                /* of the payload, from its start */
+    uint64_t pinned_bytes; /* of the payload, from its start */
+    uint64_t window_bytes; /* streamed pages in memory at most; a single tile may need more */
     uint64_t touched_first, touched_last; /* file offsets of whole 2 MiB pages */
     WeightsCounters counters;
 } Weights;
