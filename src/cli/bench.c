@@ -11,15 +11,15 @@
 #include "cli/verbs.h"
 #include "host/memory.h"
 
-static const OptionId bench_options[] = {OPTION_PROMPT,  OPTION_GEN,  OPTION_BATCH,
-                                         OPTION_KERNELS, OPTION_JSON, OPTIONS_ENGINE,
-                                         OPTION_END};
+static const OptionId bench_options[] = {OPTION_PROMPT,  OPTION_GEN,  OPTION_BATCH,   OPTION_DEPTH,
+                                         OPTION_KERNELS, OPTION_JSON, OPTIONS_ENGINE, OPTION_END};
 static const OptionVerb bench_verb = {
     .name = "bench",
     .usage = "MODEL | --kernels",
     .summary =
         "Measures prefill of --prompt tokens, decode of --gen tokens, and decode of several\n"
-        "sequences at once (--batch), beside the speed at which all weights can be read.\n"
+        "sequences at once (--batch), beside the speed at which all weights can be read. --depth\n"
+        "fills the context before a single sequence is decoded.\n"
         "With --kernels: the matrix kernels alone, per type and instruction set.",
     .examples = "  cobord bench qwen2.5-coder-1.5b --threads 2\n"
                 "  cobord bench qwen2.5-coder-1.5b --prompt 512 --gen 64 --batch 1,4,8 --json\n"
@@ -38,7 +38,7 @@ enum {
 };
 
 typedef struct Bench {
-    uint32_t prompt, gen;
+    uint32_t prompt, gen, depth;
     uint32_t batches[BENCH_BATCHES_MAX];
     uint32_t batch_count, sequences_max;
     double prefill_tps, decode_tps, batch_tps[BENCH_BATCHES_MAX], read_gbs;
@@ -50,6 +50,7 @@ static int read_settings(const Options *o, Bench *b)
                                                 : BENCH_PROMPT_DEFAULT;
     b->gen =
         options_given(o, OPTION_GEN) ? (uint32_t)options_count(o, OPTION_GEN) : BENCH_GEN_DEFAULT;
+    b->depth = (uint32_t)options_count(o, OPTION_DEPTH);
     b->sequences_max = 1;
     const char *text = options_text(o, OPTION_BATCH);
     if (!text) return 0;
@@ -65,25 +66,27 @@ static int read_settings(const Options *o, Bench *b)
     return 0;
 }
 
-static Error measure_prefill(Bench *b, Engine *e, uint32_t vocabulary, Why *why)
+/* Tokens that vary, from the start of the context; the seconds they took. */
+static Error fill_context(Engine *e, uint32_t count, uint32_t vocabulary, double *seconds, Why *why)
 {
-    uint32_t *ids = malloc((b->prompt ? b->prompt : 1) * sizeof *ids);
-    if (!ids) return error_why(why, ERR_MEMORY, "no memory for %u token ids", b->prompt);
-    for (uint32_t i = 0; i < b->prompt; i++) ids[i] = (i * 7919 + 13) % vocabulary;
+    uint32_t *ids = malloc((count ? count : 1) * sizeof *ids);
+    if (!ids) return error_why(why, ERR_MEMORY, "no memory for %u token ids", count);
+    for (uint32_t i = 0; i < count; i++) ids[i] = (i * 7919 + 13) % vocabulary;
     double start = engine_options_seconds();
-    Error error = engine_forward(e, ids, b->prompt, 0, why);
-    b->prefill_tps = b->prompt / (engine_options_seconds() - start);
+    Error error = engine_forward(e, ids, count, 0, why);
+    *seconds = engine_options_seconds() - start;
     free(ids);
     return error;
 }
 
-/* Decode from an empty context, as llama-bench's tg does. */
-static Error measure_batch(Engine *e, uint32_t sequences, uint32_t steps, double *tps, Why *why)
+/* Each sequence decodes from `position` on; the context before it is filled. */
+static Error measure_batch(Engine *e, uint32_t sequences, uint32_t position, uint32_t steps,
+                           double *tps, Why *why)
 {
     uint32_t ids[BENCH_SEQUENCES_MAX];
     for (uint32_t i = 0; i < sequences; i++) ids[i] = 13 + i;
     double start = engine_options_seconds();
-    for (uint32_t s = 0; s < steps; s++) TRY(engine_batch(e, ids, sequences, s, why));
+    for (uint32_t s = 0; s < steps; s++) TRY(engine_batch(e, ids, sequences, position + s, why));
     *tps = sequences * steps / (engine_options_seconds() - start);
     return OK;
 }
@@ -100,15 +103,18 @@ static void measure_read(Bench *b, Engine *e)
     }
 }
 
+/* Batches start from an empty context, as llama-bench's tg does; only the single sequence starts at --depth. */
 static Error measure(Bench *b, Engine *e, uint32_t vocabulary, Why *why)
 {
-    double warm;
+    double seconds;
     measure_read(b, e);
-    TRY(measure_batch(e, 1, 2, &warm, why));
-    if (b->prompt) TRY(measure_prefill(b, e, vocabulary, why));
-    if (b->gen) TRY(measure_batch(e, 1, b->gen, &b->decode_tps, why));
+    TRY(measure_batch(e, 1, 0, 2, &seconds, why)); /* warm */
+    TRY(fill_context(e, b->prompt, vocabulary, &seconds, why));
+    if (b->prompt) b->prefill_tps = b->prompt / seconds;
+    if (b->depth != b->prompt) TRY(fill_context(e, b->depth, vocabulary, &seconds, why));
+    if (b->gen) TRY(measure_batch(e, 1, b->depth, b->gen, &b->decode_tps, why));
     for (uint32_t i = 0; b->gen && i < b->batch_count; i++)
-        TRY(measure_batch(e, b->batches[i], b->gen, &b->batch_tps[i], why));
+        TRY(measure_batch(e, b->batches[i], 0, b->gen, &b->batch_tps[i], why));
     return OK;
 }
 
@@ -135,6 +141,7 @@ static void print_json(const Bench *b, const EngineSession *s)
     yyjson_mut_obj_add_str(doc, root, "isa", kernels_isa_name(engine_isa(s->engine)));
     yyjson_mut_obj_add_uint(doc, root, "prompt", b->prompt);
     yyjson_mut_obj_add_uint(doc, root, "gen", b->gen);
+    yyjson_mut_obj_add_uint(doc, root, "depth", b->depth);
     yyjson_mut_obj_add_uint(doc, root, "chunk", plan->chunk);
     yyjson_mut_obj_add_bool(doc, root, "resident", plan->resident);
     if (engine_large_pages(s->engine) >= 0)
@@ -171,7 +178,7 @@ int cli_bench(int argc, char **argv)
     if (!o.operand_count) return complain_usage("bench: MODEL is missing; give one, or --kernels");
     code = read_settings(&o, &b);
     if (code) return code;
-    uint32_t context = b.prompt > b.gen ? b.prompt : b.gen;
+    uint32_t context = b.prompt > b.depth + b.gen ? b.prompt : b.depth + b.gen;
     EngineNeeds needs = {.context = context ? context : 1,
                          .logit_rows = b.sequences_max,
                          .sessions = b.sequences_max};

@@ -92,6 +92,8 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
                        "512", 0, 1 << 24, NULL, F},
     [OPTION_GEN] = {"gen", 0, OPTION_COUNT, "N", "tokens to generate and measure", "64", 0, 1 << 24,
                     NULL, F},
+    [OPTION_DEPTH] = {"depth", 0, OPTION_COUNT, "N", "positions in the context before decode is measured",
+                      "0", 0, 1 << 20, NULL, F},
     [OPTION_BATCH] = {"batch", 0, OPTION_LIST, "1,8",
                       "sequences decoded together, each to be measured", "1", 1, 4096, NULL, F},
     [OPTION_KERNELS] = {"kernels", 0, OPTION_SWITCH, NULL, "measure the matrix kernels alone", NULL,

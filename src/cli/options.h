@@ -49,6 +49,7 @@ typedef enum OptionId {
     OPTION_WORKERS,
     OPTION_PROMPT,
     OPTION_GEN,
+    OPTION_DEPTH,
     OPTION_BATCH,
     OPTION_KERNELS,
     OPTION_OUTPUT,
