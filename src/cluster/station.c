@@ -45,8 +45,7 @@ static Error check_config(const StationConfig *c, Why *why)
     return OK;
 }
 
-/* ---- The floor: vectors that stay resident
- * ------------------------------------------------------------------- */
+/* --- The floor: vectors that stay resident --- */
 
 /* Without an arena only counts bytes; with one also places the vectors. */
 typedef struct FloorSum {
@@ -120,8 +119,7 @@ static Error phase_plan(const StationConfig *c, PhaseBound phase, PhasePlan *out
     return OK;
 }
 
-/* ---- Sizes
- * --------------------------------------------------------------------------------------------------- */
+/* --- Sizes --- */
 
 /* What the widest matrix of the range asks of the buffers. */
 typedef struct Widths {
@@ -167,6 +165,7 @@ static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *are
     b->at_k = max_u32(heads, h->hidden);
     b->at_v = b->at_k + kv;
     b->at_attended = b->at_v + kv;
+    b->parts = (h->ffn + STATION_PART_COLUMNS - 1) / STATION_PART_COLUMNS;
     b->work_stride = max_u32(b->at_attended + heads, h->ffn);
     uint32_t together = rows < OPS_ATTENTION_ROWS_MAX ? rows : OPS_ATTENTION_ROWS_MAX;
     b->attention_floats =
@@ -190,7 +189,7 @@ static uint64_t buffers_take(const StationConfig *c, const Widths *w, Arena *are
     TAKE(sequence_row, uint32_t, rows);
     TAKE(sequence_block, uint32_t, rows);
     TAKE(group_row, uint32_t, rows + 1);
-    TAKE(finite, uint8_t, rows);
+    TAKE(finite, uint8_t, (size_t)rows * b->parts);
     TAKE(normed, float, (size_t)c->workers * h->hidden);
     TAKE(missed, float, (size_t)c->workers * h->hidden);
     TAKE(attention, float, (size_t)c->workers * b->attention_floats);
@@ -245,8 +244,7 @@ Error station_sizes(const StationConfig *c, StationSizes *out, Why *why)
     return OK;
 }
 
-/* ---- Building
- * ------------------------------------------------------------------------------------------------ */
+/* --- Building --- */
 
 static Error build_floor(Station *s, Arena *arena, Why *why)
 {
@@ -318,8 +316,7 @@ const KnotTensor *station_floor_tensor(const Station *s, uint32_t i, float **to)
     return s->floor[i].tensor;
 }
 
-/* ---- Frames
- * -------------------------------------------------------------------------------------------------- */
+/* --- Frames --- */
 
 static Error check_sequence(Station *s, const StationSequence *q, Why *why)
 {
@@ -410,8 +407,7 @@ Error station_begin(Station *s, const StationFrame *frame, const Parallel *paral
     return OK;
 }
 
-/* ---- Wishes
- * -------------------------------------------------------------------------------------------------- */
+/* --- Wishes --- */
 
 static uint32_t rows_of_tile(const Station *s, const KnotTensor *t, uint64_t unit_bytes,
                              uint32_t unit_rows)

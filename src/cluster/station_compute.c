@@ -6,9 +6,8 @@
  *   ffn_up     g = act(g) * (Wu norm(x))
  *   ffn_down   x += norm?(Wd g)
  *
- * Work is fanned out over rows (norms, quantization), over row x kv head (attention) or over
- * weight panels (products);
- * every item writes its own floats only. */
+ * Work is fanned out over rows (norms, quantization), over groups of rows x kv head (attention) or
+ * over weight panels (products); every item writes its own floats only. */
 #include "cluster/station_state.h"
 
 #include <string.h>
@@ -30,8 +29,7 @@ static bool is_local(const Station *s)
     return hyper_layer_is_local(s->config.hyper, phase_layer(s->phase));
 }
 
-/* ---- Rope
- * ---------------------------------------------------------------------------------------------------- */
+/* --- Rope --- */
 
 static void rope_row(void *argument, uint32_t row, uint32_t worker)
 {
@@ -55,8 +53,19 @@ void station_compute_rope(Station *s, const Parallel *parallel)
     parallel_run(parallel, rope_row, s, s->frame.rows);
 }
 
-/* ---- Inputs of a matrix
- * -------------------------------------------------------------------------------------- */
+/* --- Inputs of a matrix --- */
+
+/* A stretch of a row of g: rows as wide as the FFN are shared out, so that one row keeps every worker busy. */
+typedef struct StationPart {
+    uint32_t row, first, count;
+} StationPart;
+
+static StationPart station_part(const Station *s, uint32_t item)
+{
+    uint32_t row = item / s->b.parts, first = item % s->b.parts * STATION_PART_COLUMNS;
+    uint32_t left = s->config.hyper->ffn - first;
+    return (StationPart){row, first, left < STATION_PART_COLUMNS ? left : STATION_PART_COLUMNS};
+}
 
 /* The float row that the current matrix multiplies; norms go through the worker's own buffer. */
 static const float *input_row(Station *s, uint32_t row, uint32_t worker)
@@ -83,6 +92,17 @@ static void quantize_row(void *argument, uint32_t row, uint32_t worker)
     Station *s = argument;
     uint32_t cols = station_plan(s)->matrix[s->matrix].cols;
     s->config.kernels->quantize[s->form](input_row(s, row, worker), cols, activation_row(s, row));
+}
+
+/* One part of a row of g: blocks are quantized on their own, and a part is whole blocks and whole units of memory. */
+static void quantize_part(void *argument, uint32_t item, uint32_t worker)
+{
+    (void)worker;
+    Station *s = argument;
+    StationPart part = station_part(s, item);
+    size_t offset = part.first ? kernels_activation_row_bytes((ActivationForm)s->form, part.first) : 0;
+    s->config.kernels->quantize[s->form](g_row(s, part.row) + part.first, part.count,
+                                         activation_row(s, part.row) + offset);
 }
 
 /* What the quantized row missed: x - restored, into the worker's second buffer, quantized in its turn. */
@@ -112,14 +132,15 @@ static void quantize_input(Station *s, const PhaseMatrix *m, const Parallel *par
         s->form = form;
         s->has_residual = false;
         s->b.activation_stride = kernels_activation_row_bytes((ActivationForm)form, m->cols);
-        parallel_run(parallel, quantize_row, s, s->frame.rows);
+        bool wide = phase_of(s->phase) == PHASE_FFN_DOWN;
+        parallel_run(parallel, wide ? quantize_part : quantize_row, s,
+                     s->frame.rows * (wide ? s->b.parts : 1));
     }
     if (residual && !s->has_residual) parallel_run(parallel, residual_input_row, s, s->frame.rows);
     s->has_residual |= residual;
 }
 
-/* ---- Products
- * ------------------------------------------------------------------------------------------------ */
+/* --- Products --- */
 
 static float *product_place(Station *s, size_t *stride)
 {
@@ -144,6 +165,16 @@ static void add_residual_product(Station *s, MatmulTile *job, const Parallel *pa
     for (uint32_t r = 0; r < s->frame.rows; r++)
         s->config.ops->add(place + r * job->out_stride, product + r * job->out_stride,
                            job->row_count);
+}
+
+static void bias_row(void *argument, uint32_t row, uint32_t worker)
+{
+    (void)worker;
+    Station *s = argument;
+    size_t stride;
+    float *place = product_place(s, &stride);
+    const float *bias = station_layer(s)->bias[phase_of(s->phase)][s->matrix];
+    s->config.ops->add(place + row * stride + s->row, bias + s->row, s->tile_rows);
 }
 
 void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count,
@@ -171,28 +202,26 @@ void station_compute_tile(Station *s, const uint8_t *tile, uint32_t row_count,
     kernels_matmul(s->config.kernels, &job, parallel);
     if (s->has_residual && station_wants_residual(phase_of(s->phase), s->matrix))
         add_residual_product(s, &job, parallel);
-    const float *bias = station_layer(s)->bias[phase_of(s->phase)][s->matrix];
-    if (bias)
-        for (uint32_t r = 0; r < s->frame.rows; r++)
-            s->config.ops->add(place + r * stride + s->row, bias + s->row, row_count);
+    s->tile_rows = row_count;
+    if (station_layer(s)->bias[phase_of(s->phase)][s->matrix])
+        parallel_run(parallel, bias_row, s, s->frame.rows);
 }
 
 /* Looks at the verdicts that the items of a step left per row. */
-static Error check_finite(const Station *s, Why *why)
+static Error check_finite(const Station *s, uint32_t parts, Why *why)
 {
     const PhasePlan *plan = &s->phases[s->phase - s->config.range.first];
-    for (uint32_t r = 0; r < s->frame.rows; r++)
-        if (!s->b.finite[r])
+    for (uint32_t i = 0; i < s->frame.rows * parts; i++)
+        if (!s->b.finite[i])
             return error_why(
                 why, ERR_NOT_FINITE,
                 "layer %u, phase %s, tensor %s: a number is not finite, or too large for the cache, at position %u",
-                phase_layer(s->phase), phase_name(phase_of(s->phase)),
-                plan->matrix[s->matrix].weight->name, s->b.row_position[r]);
+                phase_layer(s->phase), phase_name(phase_of(s->phase)), plan->matrix[s->matrix].weight->name,
+                s->b.row_position[i / parts]);
     return OK;
 }
 
-/* ---- Attention
- * ----------------------------------------------------------------------------------------------- */
+/* --- Attention --- */
 
 static void heads_norm_and_rope(Station *s, float *heads, uint32_t count, const float *norm,
                                 const float *cosine, const float *sine)
@@ -318,15 +347,14 @@ static Error attention_all(Station *s, const Parallel *parallel, Why *why)
 {
     parallel_run(parallel, rotate_row, s, s->frame.rows);
     parallel_run(parallel, store_sequence, s, s->frame.sequence_count);
-    TRY(check_finite(s, why));
+    TRY(check_finite(s, 1, why));
     list_blocks(s);
     drop_unwanted(s);
     parallel_run(parallel, attend, s, s->b.groups * s->config.hyper->kv_heads);
     return OK;
 }
 
-/* ---- Ends of matrices
- * ---------------------------------------------------------------------------------------- */
+/* --- Ends of matrices --- */
 
 /* x += product, through the post norm where the model has one. */
 static void residual_row(void *argument, uint32_t row, uint32_t worker)
@@ -342,14 +370,16 @@ static void residual_row(void *argument, uint32_t row, uint32_t worker)
     s->b.finite[row] = s->config.ops->all_finite(x, h->hidden);
 }
 
-static void gate_row(void *argument, uint32_t row, uint32_t worker)
+static void gate_part(void *argument, uint32_t item, uint32_t worker)
 {
     (void)worker;
     Station *s = argument;
     const Hyper *h = s->config.hyper;
+    StationPart part = station_part(s, item);
+    float *g = g_row(s, part.row) + part.first;
     if (phase_of(s->phase) == PHASE_FFN_UP)
-        s->config.ops->gate(h->gate, g_row(s, row), work_row(s, row), h->ffn);
-    s->b.finite[row] = s->config.ops->all_finite(g_row(s, row), h->ffn);
+        s->config.ops->gate(h->gate, g, work_row(s, part.row) + part.first, part.count);
+    s->b.finite[item] = s->config.ops->all_finite(g, part.count);
 }
 
 Error station_compute_matrix_end(Station *s, const Parallel *parallel, Why *why)
@@ -359,6 +389,7 @@ Error station_compute_matrix_end(Station *s, const Parallel *parallel, Why *why)
         return s->matrix == MATRIX_V ? attention_all(s, parallel, why) : OK;
     }
     bool ffn = phase == PHASE_FFN_GATE || phase == PHASE_FFN_UP;
-    parallel_run(parallel, ffn ? gate_row : residual_row, s, s->frame.rows);
-    return check_finite(s, why);
+    uint32_t parts = ffn ? s->b.parts : 1;
+    parallel_run(parallel, ffn ? gate_part : residual_row, s, s->frame.rows * parts);
+    return check_finite(s, parts, why);
 }

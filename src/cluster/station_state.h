@@ -38,13 +38,17 @@ typedef struct StationBuffers {
         *sequence_block; /* [rows] first row and first entry in `blocks` of a sequence */
     uint32_t *group_row; /* [rows + 1] first row of each group of rows that attend together */
     uint32_t groups;
-    uint8_t *finite;        /* [rows] */
+    uint8_t *finite;        /* [rows][parts] */
+    uint32_t parts;         /* of a row of g */
     float *normed, *missed; /* [workers][hidden] */
     float *attention;       /* [workers] ops_attention_rows_scratch_floats */
     size_t attention_floats;
     uint8_t *panel; /* [workers] re-laid panels */
     size_t panel_bytes;
 } StationBuffers;
+
+/* A multiple of every block's elements whose activations are whole units of memory in every form. */
+enum { STATION_PART_COLUMNS = 2048 };
 
 typedef enum StationStep { STEP_IDLE, STEP_LOAD, STEP_TILE, STEP_EVICT } StationStep;
 
@@ -73,6 +77,7 @@ struct Station {
     uint32_t matrix, row;
     int form; /* of the quantized activations, -1: none yet */
     bool has_residual;
+    uint32_t tile_rows; /* of the tile in hand */
 };
 
 /* k and v, which every later position reads, get their input in two terms: the quantized row, and
