@@ -38,21 +38,24 @@ static const char *held(const KnotFile *f)
 }
 
 /* What was never asked for is gone from the start. */
-static void start(Weights *w, KnotFile *f, uint64_t pinned_bytes)
+static void start(Weights *w, KnotFile *f, uint64_t pinned_bytes, uint64_t window_bytes)
 {
-    weights_start(w, make_file(f), pinned_bytes);
+    weights_start(w, make_file(f), pinned_bytes, window_bytes);
     memset(f->map + HEADER_BYTES + pinned_bytes, 0,
            FILE_UNITS * UNIT - HEADER_BYTES - pinned_bytes);
 }
 
-/* Touches a tile, as a product would. */
-static void touch(Weights *w, uint64_t offset, uint64_t bytes)
+/* Touches a tile, as a product would; what is then in memory is what the counter says. */
+static const char *touch(Weights *w, uint64_t offset, uint64_t bytes)
 {
     const uint8_t *tile = weights_tile(w, offset - HEADER_BYTES, bytes);
     assert_ptr_equal(tile, w->file->map + offset);
-    uint64_t first = offset / UNIT, last = (offset + bytes + UNIT - 1) / UNIT;
+    uint64_t first = offset / UNIT, last = (offset + bytes + UNIT - 1) / UNIT, units = 0;
     for (uint64_t i = first; i < last; i++) w->file->map[i * UNIT + UNIT / 2] = 1;
-    assert_int_equal(w->counters.resident_bytes, (last - first) * UNIT);
+    const char *now = held(w->file);
+    for (const char *digit = now; *digit; digit++) units += *digit == '1';
+    assert_int_equal(w->counters.resident_bytes, units * UNIT);
+    return now;
 }
 
 static void forwards(void **state)
@@ -60,33 +63,47 @@ static void forwards(void **state)
     (void)state;
     KnotFile f;
     Weights w;
-    start(&w, &f, 0);
-    touch(&w, 1 * UNIT, UNIT + 100);
-    assert_string_equal(held(&f), "01100000");
-    touch(&w, 2 * UNIT + 100, UNIT);
-    assert_string_equal(held(&f), "00110000");
-    touch(&w, 6 * UNIT, 100);
-    assert_string_equal(held(&f), "00000010");
+    start(&w, &f, 0, 0);
+    assert_string_equal(touch(&w, 1 * UNIT, UNIT + 100), "01100000");
+    assert_string_equal(touch(&w, 2 * UNIT + 100, UNIT), "00110000");
+    assert_string_equal(touch(&w, 6 * UNIT, 100), "00000010");
     weights_drop(&w);
     assert_string_equal(held(&f), "00000000");
     assert_int_equal(w.counters.resident_bytes_max, 2 * UNIT);
     munmap(f.map, FILE_UNITS * UNIT);
 }
 
-/* Rows of an embedding come in any order: one that crosses a border, then one before the border. */
-static void backwards_within_the_window(void **state)
+static void until_the_window_is_full(void **state)
 {
     (void)state;
     KnotFile f;
     Weights w;
-    start(&w, &f, 0);
-    touch(&w, 3 * UNIT - 50, 100);
-    assert_string_equal(held(&f), "00110000");
-    touch(&w, 2 * UNIT + 500, 100);
-    assert_string_equal(held(&f), "00100000");
-    touch(&w, 1 * UNIT, 100);
-    assert_string_equal(held(&f), "01000000");
+    start(&w, &f, 0, 3 * UNIT);
+    assert_string_equal(touch(&w, 1 * UNIT, UNIT), "01000000");
+    assert_string_equal(touch(&w, 2 * UNIT, UNIT), "01100000");
+    assert_string_equal(touch(&w, 3 * UNIT, UNIT), "01110000");
+    assert_string_equal(touch(&w, 4 * UNIT, UNIT), "00001000");
+    assert_string_equal(touch(&w, 5 * UNIT, UNIT), "00001100");
+    assert_string_equal(touch(&w, 1 * UNIT, UNIT), "01000000");
+    assert_int_equal(w.counters.resident_bytes_max, 3 * UNIT);
     munmap(f.map, FILE_UNITS * UNIT);
+}
+
+/* Rows of an embedding come in any order: one that crosses a border, then one before the border. */
+static void backwards(void **state)
+{
+    (void)state;
+    for (uint64_t window_units = 0; window_units < 5; window_units++) {
+        KnotFile f;
+        Weights w;
+        start(&w, &f, 0, window_units * UNIT);
+        assert_string_equal(touch(&w, 3 * UNIT - 50, 100), "00110000");
+        (void)touch(&w, 2 * UNIT + 500, 100);
+        (void)touch(&w, 4 * UNIT - 50, 100);
+        (void)touch(&w, 3 * UNIT + 500, 100);
+        assert_string_equal(touch(&w, 1 * UNIT, 100), "01000000");
+        munmap(f.map, FILE_UNITS * UNIT);
+    }
 }
 
 static void pinned_stays(void **state)
@@ -94,8 +111,9 @@ static void pinned_stays(void **state)
     (void)state;
     KnotFile f;
     Weights w;
-    start(&w, &f, 2 * UNIT - HEADER_BYTES);
-    touch(&w, 3 * UNIT, 100);
+    start(&w, &f, 2 * UNIT - HEADER_BYTES, 0);
+    weights_tile(&w, 3 * UNIT - HEADER_BYTES, 100);
+    f.map[3 * UNIT + UNIT / 2] = 1;
     weights_tile(&w, 0, 2 * UNIT - HEADER_BYTES);
     assert_string_equal(held(&f), "11010000");
     weights_drop(&w);
@@ -107,7 +125,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forwards),
-        cmocka_unit_test(backwards_within_the_window),
+        cmocka_unit_test(until_the_window_is_full),
+        cmocka_unit_test(backwards),
         cmocka_unit_test(pinned_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
