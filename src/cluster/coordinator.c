@@ -18,6 +18,7 @@ typedef struct Slot {
 
 struct Coordinator {
     CoordinatorConfig config;
+    uint32_t rows_max; /* of a frame; the chunk unless limited */
     Slot *slots;
     uint32_t turn; /* the slot that is looked at first, so that none waits for ever */
     CoordinatorFrame frame;
@@ -48,6 +49,7 @@ Error coordinator_build(const CoordinatorConfig *config, Arena *arena, Coordinat
     Coordinator *c = ARENA_NEW(arena, Coordinator, 1);
     if (!c) return error_why(why, ERR_MEMORY, "no memory for a coordinator");
     c->config = *config;
+    c->rows_max = config->chunk;
     c->slots = ARENA_NEW(arena, Slot, config->slots);
     c->ids = ARENA_NEW(arena, uint32_t, config->chunk);
     c->sequences = ARENA_NEW(arena, StationSequence, config->slots);
@@ -65,8 +67,7 @@ Error coordinator_build(const CoordinatorConfig *config, Arena *arena, Coordinat
     return OK;
 }
 
-/* ---- Starting and ending
- * ------------------------------------------------------------------------------------- */
+/* --- Starting and ending --- */
 
 static Error check_start(const Coordinator *c, uint32_t slot, const uint32_t *ids, uint32_t count,
                          Why *why)
@@ -128,8 +129,7 @@ void coordinator_truncate(Coordinator *c, uint32_t slot, uint32_t count)
     s->active = false;
 }
 
-/* ---- Frames
- * -------------------------------------------------------------------------------------------------- */
+/* --- Frames --- */
 
 static void add_pick(Coordinator *c, uint32_t slot)
 {
@@ -165,7 +165,7 @@ static bool add_alone(Coordinator *c)
 {
     for (uint32_t i = 0; i < c->config.slots; i++)
         if (c->slots[i].active && c->slots[i].alone) {
-            add_rows(c, i, c->config.chunk);
+            add_rows(c, i, c->rows_max);
             return true;
         }
     return false;
@@ -182,15 +182,22 @@ static void add_slots(Coordinator *c, bool decode, uint32_t rows_max)
     }
 }
 
+uint32_t coordinator_rows(const Coordinator *c) { return c->frame.rows; }
+
+void coordinator_limit_rows(Coordinator *c, uint32_t rows)
+{
+    c->rows_max = min_u32(rows ? rows : 1, c->config.chunk);
+}
+
 bool coordinator_frame(Coordinator *c, CoordinatorFrame *frame)
 {
     c->frame = (CoordinatorFrame){.ids = c->ids, .sequences = c->sequences, .picks = c->picks};
     if (!add_alone(c)) {
-        add_slots(c, true, c->config.chunk);
+        add_slots(c, true, c->rows_max);
         uint32_t rows = c->frame.rows;
         add_slots(c, false,
-                  rows ? min_u32(c->config.chunk, rows + PREFILL_ROWS_BESIDE_DECODE)
-                       : c->config.chunk);
+                  rows ? min_u32(c->rows_max, rows + PREFILL_ROWS_BESIDE_DECODE)
+                       : c->rows_max);
     }
     c->turn = (c->turn + 1) % c->config.slots;
     *frame = c->frame;

@@ -79,6 +79,10 @@ MUST_CHECK Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t
 
 /* The next frame; false when no slot is active. Valid until coordinator_end_frame or coordinator_fail_frame. */
 bool coordinator_frame(Coordinator *c, CoordinatorFrame *frame);
+/* Rows of the frame in progress or last carried out. */
+uint32_t coordinator_rows(const Coordinator *c);
+/* Frames of fewer rows than the chunk from here on (1 .. chunk): how long a host wants to be without a word. */
+void coordinator_limit_rows(Coordinator *c, uint32_t rows);
 /* Candidates for a pick: sets `picked` and `token`, or a larger `k`. `complete`: they are the
  * whole vocabulary; `sum` may
  * be NULL when it was not wanted. Errors  ERR_NOT_FINITE. */

@@ -15,6 +15,7 @@
 #include "host/serve_state.h"
 
 enum { FLUSH_S_MAX = 10, CONNECTIONS_MAX = 1024, BODIES_BYTES_MAX = 64 << 20 };
+enum { ROWS_FIRST = 128, ROWS_MIN = 64, ROWS_TO_MEASURE = 32, FRAME_NS = 800000000 };
 
 uint64_t serve_now_ns(void)
 {
@@ -182,6 +183,19 @@ static void look_at_paused(Serve *s)
 
 /* ---- The loop ---- */
 
+/* A client that leaves during a long prompt is noticed between two frames: rows for about a second each, or for as long
+ * as the weights take to pass by. */
+static void limit_rows(Serve *s, uint64_t step_ns)
+{
+    Coordinator *c = s->options.engine.coordinator;
+    uint32_t rows = coordinator_rows(c);
+    if (!s->pass_ns || step_ns < s->pass_ns) s->pass_ns = step_ns;
+    if (rows < ROWS_TO_MEASURE) return;
+    uint64_t row_ns = (step_ns - s->pass_ns) / rows + 1;
+    uint64_t most = (s->pass_ns > FRAME_NS ? s->pass_ns : FRAME_NS) / row_ns;
+    coordinator_limit_rows(c, most < ROWS_MIN ? ROWS_MIN : most > UINT32_MAX ? UINT32_MAX : (uint32_t)most);
+}
+
 static bool step(Serve *s)
 {
     const CoordinatorEvent *events;
@@ -190,7 +204,9 @@ static bool step(Serve *s)
     uint64_t start = serve_now_ns();
     if (!s->options.engine.step(s->options.engine.engine, &events, &count, &why)) return false;
     s->figures.steps++;
-    s->figures.step_ms += (serve_now_ns() - start) / 1000000;
+    uint64_t step_ns = serve_now_ns() - start;
+    s->figures.step_ms += step_ns / 1000000;
+    limit_rows(s, step_ns);
     for (uint32_t i = 0; i < count; i++) {
         ServeAnswer *a = s->slots[events[i].slot];
         if (a && a->state == SERVE_RUNNING) serve_answer_event(s, a, &events[i], &why);
@@ -216,6 +232,7 @@ static void notice_signal(Serve *s)
 void serve_run(Serve *s)
 {
     catch_signals(s->wake_fd);
+    coordinator_limit_rows(s->options.engine.coordinator, ROWS_FIRST);
     for (;;) {
         notice_signal(s);
         take_arrived(s);

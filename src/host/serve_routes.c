@@ -41,12 +41,19 @@ RequestKind serve_routes_kind(const HttpExchange *x) { return find(x)->kind; }
 
 /* ---- Refusals that need no body ---- */
 
-static bool is_json(const char *type)
+static bool is_type(const char *type, const char *wanted)
 {
-    static const char json[] = "application/json";
-    if (!type) return true;
-    size_t n = sizeof json - 1;
-    return strncasecmp(type, json, n) == 0 && (!type[n] || strchr("; \t", type[n]));
+    size_t n = strlen(wanted);
+    return strncasecmp(type, wanted, n) == 0 && (!type[n] || strchr("; \t", type[n]));
+}
+
+/* JSON; also what `curl -d` says without being asked, unless a browser says it: a page of somebody else's may send forms
+ * anywhere, but not JSON. */
+static bool is_json(const HttpExchange *x)
+{
+    const char *type = http_exchange_header(x, "Content-Type");
+    if (!type || is_type(type, "application/json")) return true;
+    return is_type(type, "application/x-www-form-urlencoded") && !http_exchange_header(x, "Origin");
 }
 
 static void refuse_method(Serve *s, HttpExchange *x, bool post)
@@ -64,7 +71,7 @@ static void check_post(Serve *s, HttpExchange *x)
 {
     Refusal refusal = {.kind = REFUSAL_NONE};
     const char *encoding = http_exchange_header(x, "Content-Encoding");
-    if (!is_json(http_exchange_header(x, "Content-Type")))
+    if (!is_json(x))
         (void)refusal_make(&refusal, REFUSAL_MEDIA, NULL, "the Content-Type must be application/json");
     else if (encoding && strcasecmp(encoding, "identity") != 0)
         (void)refusal_make(&refusal, REFUSAL_MEDIA, NULL, "the Content-Encoding must be identity");
