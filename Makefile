@@ -12,6 +12,7 @@ demo: ; @scripts/demo
 
 # Everything; the last lines are ctest's summary of the main tree.
 test: prepare
+	@scripts/prepare arm64 && scripts/arm64-sysroot >/dev/null || echo 'make: arm64 tests are left out'
 	@scripts/build default $(JOBS)
 	@scripts/build asan $(JOBS)
 	@cd build-asan && ctest -L unit -j $(JOBS) --output-on-failure
