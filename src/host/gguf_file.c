@@ -56,18 +56,18 @@ static Error gguf_file_open_one(GgufFiles *files, char *path, Why *why)
 
 static char *gguf_file_part(const char *path, uint32_t part, uint32_t parts)
 {
-    enum { TAIL = 20 };
     size_t bytes = strlen(path);
     char *out = malloc(bytes + 32);
     if (out)
-        (void)snprintf(out, bytes + 32, "%.*s-%05u-of-%05u.gguf", (int)(bytes - TAIL), path, part,
-                       parts);
+        (void)snprintf(out, bytes + 32, "%.*s-%05u-of-%05u.gguf", (int)(bytes - GGUF_SPLIT_BYTES),
+                       path, part, parts);
     return out;
 }
 
 Error gguf_file_open(const char *path, GgufFiles *files, Why *why)
 {
     uint32_t part = 1, parts = 1;
+    *files = (GgufFiles){NULL, NULL, 0};
     bool split = gguf_split_name(path, strlen(path), &part, &parts);
     if (parts > GGUF_FILES_MAX) return error_why(why, ERR_TOO_LARGE, "a model in %u files", parts);
     if (part != 1)

@@ -16,12 +16,9 @@
 #include "host/pull.h"
 #include "host/zoo.h"
 #include "knot/foreign.h"
+#include "knot/gguf.h"
 
-enum {
-    LOCATE_STEM_BYTES = 96,
-    LOCATE_PARTS_MAX = 999,
-    LOCATE_SPLIT_BYTES = 20 /* -00001-of-00002.gguf */
-};
+enum { LOCATE_STEM_BYTES = 96 };
 
 static bool locate_starts(const char *text, const char *start)
 {
@@ -117,34 +114,17 @@ static Error locate_state_add(HashStream64 *hash, const char *path, Why *why)
     return OK;
 }
 
-/* Reads five digits. */
-static bool locate_five(const char *text, unsigned *out)
-{
-    *out = 0;
-    for (int i = 0; i < 5; i++) {
-        if (!isdigit((unsigned char)text[i])) return false;
-        *out = *out * 10 + (unsigned)(text[i] - '0');
-    }
-    return true;
-}
-
 unsigned locate_parts(const char *path, unsigned *part)
 {
-    size_t n = strlen(path);
-    unsigned parts;
-    if (n < LOCATE_SPLIT_BYTES) return 0;
-    const char *end = path + n - LOCATE_SPLIT_BYTES;
-    if (end[0] != '-' || memcmp(end + 6, "-of-", 4) != 0 || strcmp(end + 15, ".gguf") != 0)
-        return 0;
-    if (!locate_five(end + 1, part) || !locate_five(end + 10, &parts)) return 0;
-    return *part >= 1 && *part <= parts && parts <= LOCATE_PARTS_MAX ? parts : 0;
+    uint32_t parts = 0;
+    bool split = gguf_split_name(path, strlen(path), part, &parts);
+    return split && parts <= GGUF_FILES_MAX ? parts : 0;
 }
 
 Error locate_part_name(const char *path, unsigned part, char *out, size_t out_bytes, Why *why)
 {
-    size_t n = strlen(path);
-    int used = snprintf(out, out_bytes, "%.*s-%05u%s", (int)(n - LOCATE_SPLIT_BYTES), path, part,
-                        path + n - LOCATE_SPLIT_BYTES + 6);
+    size_t stem = strlen(path) - GGUF_SPLIT_BYTES;
+    int used = snprintf(out, out_bytes, "%.*s-%05u%s", (int)stem, path, part, path + stem + 6);
     return used > 0 && (size_t)used < out_bytes
                ? OK
                : error_why(why, ERR_TOO_LARGE, "the name of a part is too long");

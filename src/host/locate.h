@@ -4,9 +4,10 @@
  *   zoo name                  models/NAME.knot, once pulled
  *   name of a cached model    models/NAME.knot (see `cobord list`)
  *   path of a .knot           itself; recognised by its first bytes, not by its name
- *   path of a .gguf           encoded once into the cache, keyed by path, size and time of change
- * of all its parts hf: https: http: URL      models/NAME.knot under a name made of the URL, once
- * pulled file: URL                 the path in it */
+ *   path of a .gguf           encoded once into the cache, keyed by path, size and time of change of
+ *                             all its parts
+ *   hf: https: http: URL      models/NAME.knot under a name made of the URL, once pulled
+ *   file: URL                 the path in it */
 #ifndef COBORD_HOST_LOCATE_H
 #define COBORD_HOST_LOCATE_H
 
@@ -31,7 +32,7 @@ MUST_CHECK Error locate_kind(const char *model, LocateKind *kind, char *name, si
                              Why *why);
 
 /* How many parts the file is split into that NAME-00001-of-0000N.gguf is one of, and which it is; 0
- * for a whole file. */
+ * for a whole file, and for more than GGUF_FILES_MAX. */
 unsigned locate_parts(const char *path, unsigned *part);
 
 /* The name of another part of the same file. Errors  ERR_TOO_LARGE. */

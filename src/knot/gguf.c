@@ -509,12 +509,11 @@ Error gguf_read(const CursorPort *files, uint32_t file_count, Arena *arena, Gguf
 
 bool gguf_split_name(const char *name, size_t bytes, uint32_t *part, uint32_t *parts)
 {
-    enum { TAIL_BYTES = 20 }; /* -00001-of-00003.gguf */
     static const char pattern[] = "-ddddd-of-ddddd.gguf";
-    if (bytes < TAIL_BYTES) return false;
-    const char *tail = name + bytes - TAIL_BYTES;
+    if (bytes < GGUF_SPLIT_BYTES) return false;
+    const char *tail = name + bytes - GGUF_SPLIT_BYTES;
     uint32_t numbers[2] = {0, 0};
-    for (size_t i = 0; i < TAIL_BYTES; i++) {
+    for (size_t i = 0; i < GGUF_SPLIT_BYTES; i++) {
         bool digit = tail[i] >= '0' && tail[i] <= '9';
         if (pattern[i] == 'd' && !digit) return false;
         if (pattern[i] != 'd' && pattern[i] != tail[i]) return false;

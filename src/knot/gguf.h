@@ -28,6 +28,7 @@ enum {
     GGUF_KEY_BYTES_MAX = 255,
     GGUF_NAME_BYTES_MAX = 64,
     GGUF_FILES_MAX = 256,
+    GGUF_SPLIT_BYTES = 20, /* -00001-of-00003.gguf */
     GGUF_ALIGNMENT_DEFAULT = 32
 };
 
@@ -108,8 +109,8 @@ MUST_CHECK Error gguf_text(const Gguf *gguf, const char *name, char *out, size_t
 bool gguf_architecture_supported(const char *name);
 const char *gguf_value_type_name(GgufValueType type);
 
-/* Part and count of a split file's name, "x-00001-of-00003.gguf": false when the name is none of
- * that kind. */
+/* Part and count of a split file's name, "x-00001-of-00003.gguf", which ends with GGUF_SPLIT_BYTES
+ * of that kind; false when it does not, or the part is not 1 to the count. */
 bool gguf_split_name(const char *name, size_t bytes, uint32_t *part, uint32_t *parts);
 
 #endif
