@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/encode_loop.h"
 
-#include <unistd.h>
-
+#include "host/cpu.h"
 #include "host/file_writer.h"
 #include "host/stop.h"
 
@@ -49,6 +48,6 @@ Error encode_loop_run(const EncodeInput *input, const EncodeReader *reader, cons
 
 uint32_t encode_loop_workers(void)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > WORKERS_MAX ? WORKERS_MAX : (uint32_t)n;
+    uint32_t cores = cpu_cores();
+    return cores < WORKERS_MAX ? cores : WORKERS_MAX;
 }

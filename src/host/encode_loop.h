@@ -21,7 +21,7 @@ MUST_CHECK Error encode_loop_run(const EncodeInput *input, const EncodeReader *r
                                  const char *path, const Parallel *parallel, Arena *arena,
                                  const Tell *tell, Why *why);
 
-/* How many workers conversion is worth: the processors, at most 4. */
+/* How many workers conversion is worth: the processors that are ours, at most 4. */
 uint32_t encode_loop_workers(void);
 
 #endif
