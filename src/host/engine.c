@@ -33,8 +33,7 @@ struct Engine {
     double large_pages;
 };
 
-/* ---- Opening
- * ------------------------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 static Error choose_isa(const EngineOptions *o, Isa *isa, Why *why)
 {
@@ -187,8 +186,7 @@ Isa engine_isa(const Engine *e) { return e->plan.request.kernels->isa; }
 uint32_t engine_passes(const Engine *e) { return e->passes; }
 double engine_large_pages(const Engine *e) { return e->large_pages; }
 
-/* ---- Carrying out wishes
- * ------------------------------------------------------------------------------------- */
+/* --- Carrying out wishes --- */
 
 static Error embed(Engine *e, const uint32_t *ids, uint32_t rows, Why *why)
 {
@@ -248,8 +246,7 @@ static uint32_t top(Engine *e, uint32_t row, uint32_t k, LogSum *sum, float scal
     return count;
 }
 
-/* ---- Answers
- * ------------------------------------------------------------------------------------------------- */
+/* --- Answers --- */
 
 static Error pick_token(Engine *e, uint32_t row, CoordinatorPick *pick, Why *why)
 {
@@ -297,8 +294,7 @@ bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Wh
 
 Coordinator *engine_coordinator(Engine *e) { return e->coordinator; }
 
-/* ---- Scores
- * -------------------------------------------------------------------------------------------------- */
+/* --- Scores --- */
 
 static void visit_row(Engine *e, uint32_t row, uint32_t position, uint32_t k, EngineVisit visit,
                       void *context)
@@ -341,8 +337,7 @@ Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t k, E
     return OK;
 }
 
-/* ---- Measurements
- * ---------------------------------------------------------------------------------------------- */
+/* --- Measurements --- */
 
 Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position, Why *why)
 {

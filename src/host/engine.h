@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every role in one process: stations, shards and the coordinator over one mapped knot, one pool and one window.
  *
- *   coordinator -- frame --> shards: embed, merge --> station 0 .. S-1 --> output norm --> shards:
- * head, top --> coordinator
+ *   coordinator -- frame --> shards: embed, merge --> station 0 .. S-1 --> output norm
+ *   coordinator <--------------------------------------- shards: head, top <--'
  *
- * The engine is the host loop of DESIGN's objects: it carries out their wishes, gives them tiles, and counts. */
+ * The engine carries out the wishes of these objects, gives them tiles, and counts. */
 #ifndef COBORD_HOST_ENGINE_H
 #define COBORD_HOST_ENGINE_H
 
@@ -28,8 +28,8 @@ typedef struct EngineOptions {
 
 typedef struct Engine Engine;
 
-/* Plans, takes the memory, starts threads, reads the resident vectors. Owner  the model outlives
- * it; engine_close.
+/* Plans, takes the memory, starts threads, reads the resident vectors.
+ * Owner  the model outlives it; engine_close.
  * Errors  ERR_NOT_AVAILABLE (the CPU lacks the instruction set), ERR_PLAN, ERR_USAGE (ranges),
  * ERR_RANGE, ERR_MEMORY. */
 MUST_CHECK Error engine_open(const OpenModel *model, const EngineOptions *options, Engine **out,
@@ -42,8 +42,7 @@ Isa engine_isa(const Engine *e);
 /* How often all stations were run since the engine was opened. */
 uint32_t engine_passes(const Engine *e);
 /* Streamed weights only: the share of the file that the page cache holds in pages of 2 MiB, probed
- * when the engine was
- * opened; negative when unknown or resident. */
+ * when the engine was opened; negative when unknown or resident. */
 double engine_large_pages(const Engine *e);
 
 /* ---- Answers: the coordinator's frames, carried out. A slot is one conversation, 0 .. slots - 1. */
@@ -70,17 +69,14 @@ typedef void (*EngineVisit)(void *context, const EnginePosition *position);
 MUST_CHECK Error engine_score(Engine *e, const uint32_t *ids, uint32_t count, uint32_t top,
                               EngineVisit visit, void *context, Why *why);
 
-/* ---- Measurements
- * ------------------------------------------------------------------------------------------------------ */
+/* --- Measurements --- */
 
 /* Prefill of `count` tokens of session 0 from `position` on: as for a prompt, the last row alone
- * goes through the whole last
- * layer; no logits. */
+ * goes through the whole last layer; no logits. */
 MUST_CHECK Error engine_forward(Engine *e, const uint32_t *ids, uint32_t count, uint32_t position,
                                 Why *why);
 /* One step of `count` sequences (sessions 0.., all at `position`): ids[i] in, the best next id of
- * each out, in place.
- * `count` is at most the engine's sessions, chunk and logit rows. */
+ * each out, in place. `count` is at most the engine's sessions, chunk and logit rows. */
 MUST_CHECK Error engine_batch(Engine *e, uint32_t *ids, uint32_t count, uint32_t position,
                               Why *why);
 /* Reads all weights once with every thread, through the window, and adds them up; returns the bytes read. */

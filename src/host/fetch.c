@@ -50,7 +50,7 @@ typedef struct Fetch {
     Why *why;
 } Fetch;
 
-/* ---- the tag beside the partial file ---- */
+/* --- the tag beside the partial file --- */
 
 static bool fetch_tag_path(const char *path, char *out, size_t bytes)
 {
@@ -94,7 +94,7 @@ static bool fetch_tag_read(Fetch *f)
     return same;
 }
 
-/* ---- the file ---- */
+/* --- the file --- */
 
 static Error fetch_cut(Fetch *f, uint64_t bytes)
 {
@@ -155,7 +155,7 @@ static Error fetch_store(Fetch *f, const uint8_t *bytes, size_t length)
     return young ? fetch_check_head(f) : OK;
 }
 
-/* ---- what curl calls ---- */
+/* --- what curl calls --- */
 
 /* Copies a header's value when it is that header. */
 static bool fetch_header_is(const char *line, size_t length, const char *name, char *out,
@@ -239,7 +239,7 @@ static int fetch_on_progress(void *context, curl_off_t total, curl_off_t now, cu
     return stop_asked();
 }
 
-/* ---- one try, and when to try again ---- */
+/* --- one try, and when to try again --- */
 
 static void fetch_prepare(Fetch *f, const char *token)
 {

@@ -2,8 +2,8 @@
 /* Downloads one file over HTTP(S) into a partial file, going on where an earlier try stopped.
  *
  *   PATH        what has arrived; only ever a prefix of the file
- *   PATH.tag    "URL\nVALIDATOR\n": whose prefix it is. A server whose file has changed sends it
- * whole, and it starts over.
+ *   PATH.tag    "IDENTITY\nVALIDATOR\n": whose prefix it is. A server whose file has changed sends it
+ *               whole, and it starts over.
  *
  * Retries what may pass (no answer, 5xx, 429, broken connection), each time from where it stands.
  * Redirects are followed, to http and https only. The caller checks the hash of the whole. */
@@ -27,8 +27,8 @@ typedef struct FetchRequest {
     const char *token;       /* bearer token for the URL's own host, or NULL */
     const char *path;        /* of the partial file */
     const char *identity;    /* NULL: the URL. Else what the file is, such as its hash, wherever it
-                                comes from: a prefix    from elsewhere is then gone on with, and only the
-                                caller's check tells */
+                                comes from: a prefix from elsewhere is then gone on with, and only
+                                the caller's check tells */
     uint64_t expected_bytes; /* 0: not known */
 } FetchRequest;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the page cache holds a file: in pages of 2 MiB, which a mapping uses whole, or in small
- * ones, which make streaming
- * about twice as slow. Decided by whoever filled the cache: large writes and read-ahead give large pages. */
+/* How the page cache holds a file: in pages of 2 MiB, which a mapping uses whole, or in small ones,
+ * which make streaming about twice as slow. Decided by whoever filled the cache: large writes and
+ * read-ahead give large pages. */
 #ifndef COBORD_HOST_FOLIOS_H
 #define COBORD_HOST_FOLIOS_H
 

