@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attention cache of a station: a pool of blocks of 64 positions, each holding all layers of
- * the station, and per
- * session a list of the blocks it has.
+ * the station, and per session a list of the blocks it has.
  *
  *   session 0: [b7][b2][b9]             block b = layer 0 | layer 1 | ... each ops_cache_block_bytes()
  *   session 1: [b0]                     free list: b1 b3 b4 ...

@@ -91,8 +91,7 @@ static Error cut_roles(Plan *plan, Why *why)
     return OK;
 }
 
-/* ---- Sizes for one choice of context, chunk and tile
- * --------------------------------------------------------- */
+/* --- Sizes for one choice of context, chunk and tile --- */
 
 static Error size_station(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
 {
@@ -187,8 +186,7 @@ static Error size_roles(Plan *plan, uint64_t *largest, Why *why)
     return OK;
 }
 
-/* ---- Choosing
- * ------------------------------------------------------------------------------------------------ */
+/* --- Choosing --- */
 
 static const PlanRole *largest_role(const Plan *plan)
 {

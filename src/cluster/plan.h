@@ -4,13 +4,12 @@
  *   solo     every role in one process: the roles share one window and one scratch, the budget bounds their sum
  *   cluster  one process a role: the budget bounds each
  *
- *   process + floor + window + scratch (activations of a chunk) + logits + attention cache (+
- * pinned weights) <= budget
+ *   process + floor + window + scratch (activations of a chunk) + logits + attention cache
+ *           (+ pinned weights) <= budget
  *
  * Weights that fit beside all that are pinned: a prefix of the payload in file order, which is
- * execution order in v2.
- * Sizes that depend on the request are chosen in this order: context when it is given, chunk,
- * context when it is not, pinned weights. */
+ * execution order in v2. Sizes that depend on the request are chosen in this order: context when it
+ * is given, chunk, context when it is not, pinned weights. */
 #ifndef COBORD_CLUSTER_PLAN_H
 #define COBORD_CLUSTER_PLAN_H
 

@@ -108,8 +108,7 @@ Error shard_build(const ShardConfig *c, Arena *arena, void *scratch, Shard **out
     return OK;
 }
 
-/* ---- Embedding
- * ----------------------------------------------------------------------------------------------- */
+/* --- Embedding --- */
 
 static bool owns(const Shard *s, uint32_t id)
 {
@@ -157,8 +156,7 @@ static Error embed_give(Shard *s, const uint8_t *row, Why *why)
     return OK;
 }
 
-/* ---- Logits
- * -------------------------------------------------------------------------------------------------- */
+/* --- Logits --- */
 
 Error shard_begin_logits(Shard *s, const float *hidden, uint32_t rows, Why *why)
 {
@@ -231,8 +229,7 @@ static Error logits_give(Shard *s, const uint8_t *tile, const Parallel *parallel
     return OK;
 }
 
-/* ---- Wishes
- * -------------------------------------------------------------------------------------------------- */
+/* --- Wishes --- */
 
 void shard_next(Shard *s, ShardWish *wish)
 {
@@ -255,8 +252,7 @@ Error shard_give(Shard *s, const uint8_t *tile, const Parallel *parallel, Why *w
     return error;
 }
 
-/* ---- Results
- * ------------------------------------------------------------------------------------------------- */
+/* --- Results --- */
 
 const float *shard_logits(const Shard *s, uint32_t row)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A shard owns the ids [id_first, id_last) of the vocabulary: their embedding rows and their rows
- * of the output head.
- * Like a station it holds no matrix; it asks for rows and computes with them in place.
+ * of the output head. Like a station it holds no matrix; it asks for rows and computes with them in
+ * place.
  *
- *   shard_begin_embed(ids)  --> TILE one embedding row each that it owns --> DONE: a partial, zero
- * rows for other ids
+ *   shard_begin_embed(ids)  --> TILE one embedding row each that it owns --> DONE: a partial, with
+ *                                                                            zero rows for other ids
  *   shard_begin_logits(h)   --> TILE head rows a..b ...                  --> DONE: the logits of its slice
  *   shard_adjust, shard_top --> the best of the slice, and the sum of exponentials
  *
@@ -43,8 +43,7 @@ typedef struct ShardWish {
 typedef struct Shard Shard;
 
 /* The ids of shard `index` of `count`: even, the remainder to the first. Errors  ERR_RANGE when
- * count is 0 or exceeds
- * the vocabulary. */
+ * count is 0 or exceeds the vocabulary or SHARDS_MAX. */
 MUST_CHECK Error shard_range(uint32_t vocabulary, uint32_t count, uint32_t index,
                              uint32_t *id_first, uint32_t *id_last, Why *why);
 

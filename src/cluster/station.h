@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A station owns a range of phases and the attention cache of its layers. It holds no matrix: it
- * asks for the rows of
- * one tensor at a time, computes with them in place, and asks for the next.
+ * asks for the rows of one tensor at a time, computes with them in place, and asks for the next.
  *
  *   station_begin(frame)
  *        |
  *        v        LOAD phase      -- the host makes the phase's first bytes ready
- *   station_next  TILE rows a..b  -- the host calls station_give with their bytes     repeated
- * over the phase's rows
+ *   station_next  TILE rows a..b  -- the host calls station_give with their bytes; repeated over
+ *        |                           the phase's rows
  *        |        EVICT phase     -- the host may forget every byte of the phase
  *        v
  *      DONE       x (and g, when the range ends inside the FFN) hold the result
@@ -15,10 +14,9 @@
  * Invariants
  *   1. Between LOAD and EVICT of one phase there is no other LOAD.
  *   2. After an error every session of the frame ends at its sequence's position; the frame's
- * floats are undefined.
+ *      floats are undefined.
  *   3. The bits of a row depend on the knot, its session's earlier rows and its position: never on
- * the frame, the tile
- *      size, the threads or the instruction set. */
+ *      the frame, the tile size, the threads or the instruction set. */
 #ifndef COBORD_CLUSTER_STATION_H
 #define COBORD_CLUSTER_STATION_H
 
@@ -60,9 +58,8 @@ typedef struct StationFrame {
     const StationSequence *sequences; /* their rows add up to `rows` */
     uint32_t sequence_count;
     /* Rows whose result somebody asked for, ascending; NULL: all. Only a station that holds the
-     * whole last layer looks at
-     * it: the others' attention and FFN of that layer are left out, and x[i] is then the result of
-     * row wanted[i]. */
+     * whole last layer looks at it: the others' attention and FFN of that layer are left out, and
+     * x[i] is then the result of row wanted[i]. */
     const uint32_t *wanted;
     uint32_t wanted_count;
 } StationFrame;
@@ -106,9 +103,8 @@ uint32_t station_floor_count(const Station *s);
 const KnotTensor *station_floor_tensor(const Station *s, uint32_t i, float **to);
 
 /* Errors  ERR_SESSION, ERR_POSITION (above the session's length: the Why has the expected one),
- * ERR_CAPACITY (rows,
- *         context or cache blocks), ERR_RANGE, ERR_NOT_FINITE. Owner  borrows the frame until DONE
- * or an error. */
+ *         ERR_DUPLICATE (a session twice), ERR_CAPACITY (rows, context or cache blocks), ERR_RANGE,
+ *         ERR_NOT_FINITE. Owner  borrows the frame until DONE or an error. */
 MUST_CHECK Error station_begin(Station *s, const StationFrame *frame, const Parallel *parallel,
                                Why *why);
 void station_next(Station *s, StationWish *wish);
