@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bump allocator over memory that the caller owns. Nothing is ever freed singly: an arena is
- * filled once at start
- * (its size known from a plan), or marked and reset around a step. The pure rooms have no other
- * way to get memory.
+ * filled once at start (its size known from a plan), or marked and reset around a step. The pure
+ * rooms have no other way to get memory.
  *
  *   base [ used ........ | free ........ ] base + size        every allocation starts at a multiple of 64 */
 #ifndef COBORD_BASE_ARENA_H

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two hashes of the formats, over xxHash: XXH64 for files (fast in WebAssembly too), XXH3-64
- * for long streams of
- * logits. Both with seed 0. Source  xxHash specification. */
+ * for long streams of logits. Both with seed 0. Source  xxHash specification. */
 #ifndef COBORD_BASE_HASH_H
 #define COBORD_BASE_HASH_H
 

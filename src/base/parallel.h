@@ -7,8 +7,7 @@
 #include <stdint.h>
 
 /* Runs item 0 <= item < items on worker 0 <= worker < workers; two items never run on one worker
- * at once, so `worker`
- * indexes scratch memory. */
+ * at once, so `worker` indexes scratch memory. */
 typedef void (*ParallelJob)(void *argument, uint32_t item, uint32_t worker);
 
 typedef struct Parallel {
