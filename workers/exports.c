@@ -30,13 +30,13 @@ static Error report(Error error)
 }
 static void fresh(void) { instance.why.text[0] = 0; }
 
-/* ---- errors -------------------------------------------------------------------------------------------------- */
+/* --- errors --- */
 
 EXPORT(error) Error exports_error(void) { return instance.error; }
 EXPORT(why) const char *exports_why(void) { return instance.why.text; }
 EXPORT(error_text) const char *exports_error_text(Error error) { return error_text(error); }
 
-/* ---- opening, planning, building ----------------------------------------------------------------------------- */
+/* --- opening, planning, building --- */
 
 EXPORT(open) Error exports_open(uint64_t file_bytes)
 {
@@ -70,7 +70,7 @@ EXPORT(build) Error exports_build(uint32_t role_first, uint32_t role_last)
     return report(instance_build(&instance, role_first, role_last));
 }
 
-/* ---- facts --------------------------------------------------------------------------------------------------- */
+/* --- facts --- */
 
 #define FIGURES(X)                                                                                            \
     X(memory_bytes, reserve_bytes())                                                                          \
@@ -120,7 +120,7 @@ EXPORT(figure) double exports_figure(uint32_t i)
 
 EXPORT(knot_id) uint64_t exports_knot_id(void) { return instance.knot.id; }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------ */
+/* --- the loop --- */
 
 EXPORT(next) WishKind exports_next(void)
 {
@@ -132,7 +132,7 @@ EXPORT(wish_offset) uint64_t exports_wish_offset(void) { return instance.wish.of
 EXPORT(wish_bytes) uint32_t exports_wish_bytes(void) { return instance.wish.bytes; }
 EXPORT(wish_address) uint8_t *exports_wish_address(void) { return instance.wish.address; }
 
-/* ---- a chunk ------------------------------------------------------------------------------------------------- */
+/* --- a chunk --- */
 
 EXPORT(ids) uint32_t *exports_ids(void) { return instance.frame.ids; }
 EXPORT(x) float *exports_x(void) { return instance.frame.x; }
@@ -194,7 +194,7 @@ EXPORT(logits) Error exports_logits(uint32_t shard, uint32_t rows)
     return report(step_begin_logits(&instance, shard, rows));
 }
 
-/* ---- the best of all shards ---------------------------------------------------------------------------------- */
+/* --- the best of all shards --- */
 
 static Error find_shard(uint32_t shard, uint32_t row, Shard **out)
 {
@@ -232,7 +232,7 @@ EXPORT(top_logit) float exports_top_logit(uint32_t i)
 }
 EXPORT(top_log_sum) double exports_top_log_sum(void) { return logsum_log(&instance.sum); }
 
-/* ---- XXH3-64 over logits ------------------------------------------------------------------------------------- */
+/* --- XXH3-64 over logits --- */
 
 EXPORT(hash_start) void exports_hash_start(void) { hash_stream3_start(&instance.hash); }
 EXPORT(hash) Error exports_hash(uint32_t shard, uint32_t row)

@@ -17,7 +17,7 @@ static Error room_for(Instance *in, uint64_t bytes, uint8_t **out)
     return OK;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------- */
+/* --- opening --- */
 
 static void wish_for(Instance *in, uint64_t bytes, uint8_t *address)
 {
@@ -75,7 +75,7 @@ Error instance_header_came(Instance *in)
     return in->operation == OPERATION_PROBE ? place_header(in) : parse_header(in);
 }
 
-/* ---- planning ------------------------------------------------------------------------------------------------ */
+/* --- planning --- */
 
 Error instance_plan(Instance *in, const PlanRequest *request, bool solo)
 {
@@ -90,7 +90,7 @@ Error instance_plan(Instance *in, const PlanRequest *request, bool solo)
     return OK;
 }
 
-/* ---- building ------------------------------------------------------------------------------------------------ */
+/* --- building --- */
 
 static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 

@@ -3,8 +3,7 @@
 
 enum { PIN_STEP_BYTES = 1 << 20 };
 
-/* ---- beginning
- * ----------------------------------------------------------------------------------------------- */
+/* --- beginning --- */
 
 static Error begin(Instance *in, bool here, const char *what, uint32_t role)
 {
@@ -60,8 +59,7 @@ Error step_begin_logits(Instance *in, uint32_t shard, uint32_t rows)
     return OK;
 }
 
-/* ---- wishes
- * -------------------------------------------------------------------------------------------------- */
+/* --- wishes --- */
 
 /* A range of the payload: into the tile, or, when it is pinned, nothing to copy. */
 static WishKind ask(Instance *in, uint64_t offset, uint64_t bytes)
