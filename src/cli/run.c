@@ -50,7 +50,7 @@ typedef struct Run {
     size_t answer_bytes, answer_room;
 } Run;
 
-/* ---- Settings ------------------------------------------------------------------------------------------------ */
+/* --- Settings --- */
 
 /* "5:-100,17:2.5" */
 static Error read_bias(Run *r, const char *text, Why *why)
@@ -112,7 +112,7 @@ static void read_escapes(char *text)
     *to = '\0';
 }
 
-/* ---- One answer ---------------------------------------------------------------------------------------------- */
+/* --- One answer --- */
 
 static Error add_turn(Run *r, const char *role, const char *text, size_t bytes, Why *why)
 {
@@ -270,7 +270,7 @@ static Error answer(Run *r, Why *why)
     return error;
 }
 
-/* ---- Where prompts come from --------------------------------------------------------------------------------- */
+/* --- Where prompts come from --- */
 
 static Error read_stdin(char **out, size_t *bytes, Why *why)
 {
