@@ -8,24 +8,31 @@
  *   tokens                     | t0: 8 elements | t1: 8 elements |
  *   sums, half 0               | r0 t0 | r0 t1 | r1 t0 | r1 t1 |          a *square*
  *
- * Tokens go in pairs; an odd last one is left to the dot product's kernels. Functions named tile_ are
- * inlined with constant type and pairs; a tile is 2 chunks wide. */
+ * Tokens go in pairs, whose elements are woven together once per panel and block; an odd last one is left
+ * to the dot product's kernels. A tile is 1 chunk x 4 pairs: 16 squares, those of the sub and those of the
+ * block. Functions named tile_ are inlined with constant type and pairs. */
 #include "quant/kernels_tables.h"
 #include "quant/panel_neon.h"
 #include "quant/quantize_neon.h"
 
-enum { TILE_CHUNKS = 2, TILE_PAIRS = 2, SQUARE = 4, PAIR_FLOATS = 2 * PANEL_ROWS };
+enum {
+    TILE_PAIRS = 4,
+    SQUARE = 4,
+    PAIR_FLOATS = 2 * PANEL_ROWS,
+    WOVEN_BYTES = 2 * 256 /* of a pair */
+};
 
 typedef struct Tile {
     const uint8_t *block;
     uint32_t chunk;
     const uint8_t *activation;
     size_t stride;
-    float *acc; /* [pairs][chunk][half][4], at this tile's first chunk */
+    const int8_t *woven; /* [pairs][WOVEN_BYTES]: 8 elements of one token, 8 of the other, .. */
+    float *acc;          /* [pairs][chunk][half][4], at this tile's chunk */
 } Tile;
 
 typedef struct Sums {
-    int32x4_t at[TILE_CHUNKS][2][TILE_PAIRS];
+    int32x4_t at[2][TILE_PAIRS]; /* [half][pair] */
 } Sums;
 
 /* What one token has at `offset`, and the other: 0 1 0 1. */
@@ -58,8 +65,7 @@ UNPACK_INLINE float32x4_t rows_f32(float32x4_t v, uint32_t half)
 UNPACK_INLINE void zero(uint32_t pairs, Sums *s)
 {
     UNROLL
-    for (uint32_t c = 0; c < 2 * TILE_CHUNKS; c++) UNROLL
-    for (uint32_t u = 0; u < pairs; u++) s->at[c / 2][c % 2][u] = vdupq_n_s32(0);
+    for (uint32_t u = 0; u < pairs; u++) s->at[0][u] = s->at[1][u] = vdupq_n_s32(0);
 }
 
 /* Sums start at minus the zero point times the elements' sum, at `offset` of each activation. */
@@ -70,33 +76,23 @@ UNPACK_INLINE void start(BlockType type, const Tile *tile, size_t offset, uint32
         return;
     }
     UNROLL
-    for (uint32_t u = 0; u < pairs; u++) {
-        int32x4_t v = tokens_s32(tile, u, offset) << neon_zero_shift(type);
-        UNROLL
-        for (uint32_t c = 0; c < 2 * TILE_CHUNKS; c++) s->at[c / 2][c % 2][u] = v;
-    }
+    for (uint32_t u = 0; u < pairs; u++)
+        s->at[0][u] = s->at[1][u] = tokens_s32(tile, u, offset) << neon_zero_shift(type);
 }
 
 /* Groups g and g + 1, whose elements are at `at` in the activations. */
 UNPACK_INLINE void add_groups(BlockType type, const Tile *tile, const uint8_t *lines, uint32_t at,
                               uint32_t g, uint32_t pairs, Sums *s)
 {
-    int8x16_t a[TILE_PAIRS];
+    int32x4_t w0 = vreinterpretq_s32_s8(neon_elements(type, lines, tile->chunk, g));
+    int32x4_t w1 = vreinterpretq_s32_s8(neon_elements(type, lines, tile->chunk, g + 1));
+    int8x16_t low = vreinterpretq_s8_s32(vzip1q_s32(w0, w1));
+    int8x16_t high = vreinterpretq_s8_s32(vzip2q_s32(w0, w1));
     UNROLL
     for (uint32_t u = 0; u < pairs; u++) {
-        const int8_t *q = (const int8_t *)tile->activation + 2 * u * tile->stride + at;
-        a[u] = vcombine_s8(vld1_s8(q), vld1_s8(q + tile->stride));
-    }
-    UNROLL
-    for (uint32_t c = 0; c < TILE_CHUNKS; c++) {
-        int32x4_t w0 = vreinterpretq_s32_s8(neon_elements(type, lines, tile->chunk + c, g));
-        int32x4_t w1 = vreinterpretq_s32_s8(neon_elements(type, lines, tile->chunk + c, g + 1));
-        int8x16_t rows[2] = {vreinterpretq_s8_s32(vzip1q_s32(w0, w1)),
-                             vreinterpretq_s8_s32(vzip2q_s32(w0, w1))};
-        UNROLL
-        for (uint32_t h = 0; h < 2; h++) UNROLL
-        for (uint32_t u = 0; u < pairs; u++)
-            s->at[c][h][u] = vmmlaq_s32(s->at[c][h][u], rows[h], a[u]);
+        int8x16_t a = vld1q_s8(tile->woven + u * WOVEN_BYTES + 2 * at);
+        s->at[0][u] = vmmlaq_s32(s->at[0][u], low, a);
+        s->at[1][u] = vmmlaq_s32(s->at[1][u], high, a);
     }
 }
 
@@ -112,15 +108,15 @@ UNPACK_INLINE void tile_32(BlockType type, const Tile *tile, uint32_t pairs)
         add_groups(type, tile, tile->block + panel_head_bytes(type), 4 * g, g, pairs, &s);
     }
     UNROLL
-    for (uint32_t c = 0; c < 2 * TILE_CHUNKS; c++) {
-        const uint8_t *halves = tile->block + 2 * CHUNK_ROWS * (tile->chunk + c / 2);
-        float32x4_t d = rows_f32(neon_halves(halves), c % 2), m = vdupq_n_f32(0);
-        if (unpack_has_min(type)) m = rows_f32(neon_halves(halves + HALVES_BYTES), c % 2);
+    for (uint32_t h = 0; h < 2; h++) {
+        const uint8_t *halves = tile->block + 2 * CHUNK_ROWS * (tile->chunk);
+        float32x4_t d = rows_f32(neon_halves(halves), h), m = vdupq_n_f32(0);
+        if (unpack_has_min(type)) m = rows_f32(neon_halves(halves + HALVES_BYTES), h);
         UNROLL
         for (uint32_t u = 0; u < pairs; u++) {
-            float *acc = tile->acc + u * PAIR_FLOATS + SQUARE * c;
+            float *acc = tile->acc + u * PAIR_FLOATS + SQUARE * h;
             float32x4_t scale = tokens_f32(tile, u, offsetof(Activation32, scale));
-            float32x4_t step = vmulq_f32(d, vmulq_f32(scale, vcvtq_f32_s32(s.at[c / 2][c % 2][u])));
+            float32x4_t step = vmulq_f32(d, vmulq_f32(scale, vcvtq_f32_s32(s.at[h][u])));
             if (unpack_has_min(type))
                 step = vaddq_f32(
                     step, vmulq_f32(m, tokens_f32(tile, u, offsetof(Activation32, scale_sum))));
@@ -139,15 +135,12 @@ UNPACK_INLINE void add_scaled(BlockType type, const Tile *tile, uint32_t p, uint
     UNROLL
     for (uint32_t u = 0; u < pairs; u++)
         k[u] = tokens_s16(tile, u, offsetof(Activation256, k) + 2 * j);
+    int16x4_t scale = neon_scale(type, neon_pairs(type, tile->block), p, tile->chunk, which);
     UNROLL
-    for (uint32_t c = 0; c < TILE_CHUNKS; c++) {
-        int16x4_t scale =
-            neon_scale(type, neon_pairs(type, tile->block), p, tile->chunk + c, which);
+    for (uint32_t h = 0; h < 2; h++) {
         UNROLL
-        for (uint32_t h = 0; h < 2; h++) UNROLL
         for (uint32_t u = 0; u < pairs; u++)
-            i->at[c][h][u] =
-                vmlaq_s32(i->at[c][h][u], vmull_s16(rows_s16(scale, h), k[u]), s->at[c][h][u]);
+            i->at[h][u] = vmlaq_s32(i->at[h][u], vmull_s16(rows_s16(scale, h), k[u]), s->at[h][u]);
     }
 }
 
@@ -202,14 +195,13 @@ UNPACK_INLINE void add_minimums(BlockType type, const Tile *tile, uint32_t p, bo
             b[u] = halves ? tokens_s16(tile, u, at + 2) : a[u];
         }
         UNROLL
-        for (uint32_t c = 0; c < 2 * TILE_CHUNKS; c++) {
-            int16x4_t m =
-                neon_minimum(type, neon_pairs(type, tile->block), p, tile->chunk + c / 2, which);
-            m = rows_s16(m, c % 2);
+        for (uint32_t h = 0; h < 2; h++) {
+            int16x4_t m = neon_minimum(type, neon_pairs(type, tile->block), p, tile->chunk, which);
+            m = rows_s16(m, h);
             UNROLL
             for (uint32_t u = 0; u < pairs; u++) {
-                int32x4_t sum = vmlal_s16(j->at[c / 2][c % 2][u], m, a[u]);
-                j->at[c / 2][c % 2][u] = halves ? vmlal_s16(sum, m, b[u]) : sum;
+                int32x4_t sum = vmlal_s16(j->at[h][u], m, a[u]);
+                j->at[h][u] = halves ? vmlal_s16(sum, m, b[u]) : sum;
             }
         }
     }
@@ -237,17 +229,17 @@ UNPACK_INLINE void tile_256(BlockType type, const Tile *tile, uint32_t pairs)
     }
     if (unpack_has_min(type)) minimums(type, tile, pairs, &j);
     UNROLL
-    for (uint32_t c = 0; c < 2 * TILE_CHUNKS; c++) {
-        const uint8_t *halves = tile->block + 2 * CHUNK_ROWS * (tile->chunk + c / 2);
-        float32x4_t d = rows_f32(neon_halves(halves), c % 2), dmin = vdupq_n_f32(0);
-        if (unpack_has_min(type)) dmin = rows_f32(neon_halves(halves + HALVES_BYTES), c % 2);
+    for (uint32_t h = 0; h < 2; h++) {
+        const uint8_t *halves = tile->block + 2 * CHUNK_ROWS * (tile->chunk);
+        float32x4_t d = rows_f32(neon_halves(halves), h), dmin = vdupq_n_f32(0);
+        if (unpack_has_min(type)) dmin = rows_f32(neon_halves(halves + HALVES_BYTES), h);
         UNROLL
         for (uint32_t u = 0; u < pairs; u++) {
-            float *acc = tile->acc + u * PAIR_FLOATS + SQUARE * c;
+            float *acc = tile->acc + u * PAIR_FLOATS + SQUARE * h;
             float32x4_t scale = tokens_f32(tile, u, offsetof(Activation256, scale));
-            float32x4_t step = vmulq_f32(d, vcvtq_f32_s32(i.at[c / 2][c % 2][u]));
+            float32x4_t step = vmulq_f32(d, vcvtq_f32_s32(i.at[h][u]));
             if (unpack_has_min(type))
-                step = vsubq_f32(step, vmulq_f32(dmin, vcvtq_f32_s32(j.at[c / 2][c % 2][u])));
+                step = vsubq_f32(step, vmulq_f32(dmin, vcvtq_f32_s32(j.at[h][u])));
             vst1q_f32(acc, vaddq_f32(vld1q_f32(acc), vmulq_f32(scale, step)));
         }
     }
@@ -259,13 +251,34 @@ UNPACK_INLINE void tile_256(BlockType type, const Tile *tile, uint32_t pairs)
 UNPACK_INLINE void tile_rows(BlockType type, Tile *tile, uint32_t pairs)
 {
     Tile part = *tile;
-    for (part.chunk = 0; part.chunk < CHUNKS;
-         part.chunk += TILE_CHUNKS, part.acc += 2 * TILE_CHUNKS * SQUARE) {
+    for (part.chunk = 0; part.chunk < CHUNKS; part.chunk++, part.acc += 2 * SQUARE) {
         if (unpack_scale_count(type)) tile_256(type, &part, pairs);
         else tile_32(type, &part, pairs);
     }
     tile->activation += 2 * pairs * tile->stride;
+    tile->woven += pairs * WOVEN_BYTES;
     tile->acc += pairs * PAIR_FLOATS;
+}
+
+UNPACK_INLINE void block_pairs(BlockType type, Tile tile, uint32_t pairs)
+{
+    if (pairs == 4) {
+        tile_rows(type, &tile, 4);
+        return;
+    }
+    if (pairs & 2) tile_rows(type, &tile, 2);
+    if (pairs & 1) tile_rows(type, &tile, 1);
+}
+
+/* Elements of two tokens, 8 by 8. */
+UNPACK_INLINE void weave(const uint8_t *q, size_t stride, uint32_t elements, int8_t *out)
+{
+    for (uint32_t i = 0; i < elements; i += 16, out += 32) {
+        uint64x2_t a = vreinterpretq_u64_u8(vld1q_u8(q + i));
+        uint64x2_t b = vreinterpretq_u64_u8(vld1q_u8(q + stride + i));
+        vst1q_s8(out, vreinterpretq_s8_u64(vtrn1q_u64(a, b)));
+        vst1q_s8(out + 16, vreinterpretq_s8_u64(vtrn2q_u64(a, b)));
+    }
 }
 
 /* Squares of one pair of tokens back to rows of 16. */
@@ -284,15 +297,16 @@ UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t c
                                 float *out, size_t out_stride)
 {
     bool is_256 = unpack_scale_count(type) != 0;
+    uint32_t elements = is_256 ? 256 : 32, even = tokens & ~1u;
     size_t step = is_256 ? sizeof(Activation256) : sizeof(Activation32);
     float acc[KERNEL_TOKENS_MAX * PANEL_ROWS] = {0};
-    uint32_t even = tokens & ~1u;
-    for (uint32_t b = 0; even && b < cols / (is_256 ? 256 : 32); b++) {
-        Tile tile = {panel + (size_t)b * panel_block_bytes(type), 0, activations + b * step, stride,
-                     acc};
-        for (uint32_t left = even / 2; left; left -= left >= 2 ? 2 : 1)
-            if (left >= 2) tile_rows(type, &tile, 2);
-            else tile_rows(type, &tile, 1);
+    int8_t woven[TILE_PAIRS * WOVEN_BYTES];
+    for (uint32_t b = 0; even && b < cols / elements; b++) {
+        const uint8_t *at = activations + b * step; /* q comes first in both forms */
+        for (uint32_t u = 0; u < even / 2; u++)
+            weave(at + 2 * u * stride, stride, elements, woven + u * WOVEN_BYTES);
+        const uint8_t *block = panel + (size_t)b * panel_block_bytes(type);
+        block_pairs(type, (Tile){block, 0, at, stride, woven, acc}, even / 2);
     }
     for (uint32_t t = 0; t < even; t += 2)
         store_pair(acc + t * PANEL_ROWS, out + t * out_stride, out_stride);
