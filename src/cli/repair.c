@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cobord repair: rewrites a version 1 knot of the early encoder, whose header leads one byte past
  * the weights. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/complain.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
+#include "host/file_reader.h"
 #include "host/file_writer.h"
 #include "host/stop.h"
 #include "knot/repair.h"
@@ -32,30 +29,21 @@ static const OptionVerb repair_verb = {
     .operand_names = "OLD.knot",
 };
 
-static Error repair_read(int descriptor, uint64_t offset, uint8_t *out, size_t bytes, Why *why)
-{
-    while (bytes) {
-        ssize_t n = pread(descriptor, out, bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR && !stop_asked()) continue;
-        if (n < 0 && errno == EINTR) return error_why(why, ERR_CANCELLED, "nothing was written");
-        if (n < 0) return error_why(why, ERR_IO, "cannot read: %s", strerror(errno));
-        if (n == 0)
-            return error_why(why, ERR_TRUNCATED, "the file became shorter while it was read");
-        out += n;
-        bytes -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return OK;
-}
+typedef struct RepairFile {
+    const char *path;
+    int descriptor;
+} RepairFile;
 
-static Error repair_copy(int descriptor, const Repair *r, FileWriter *w, uint8_t *buffer, Why *why)
+static Error repair_copy(const RepairFile *from, const Repair *r, FileWriter *w, uint8_t *buffer,
+                         Why *why)
 {
     TRY(file_writer_append(w, r->header, r->header_bytes, why));
     for (uint64_t done = 0; done < r->payload_bytes;) {
         uint64_t left = r->payload_bytes - done;
         size_t piece = left < REPAIR_CHUNK_BYTES ? (size_t)left : REPAIR_CHUNK_BYTES;
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "nothing was written");
-        TRY(repair_read(descriptor, r->payload_from + done, buffer, piece, why));
+        TRY(file_reader_read(from->descriptor, from->path, r->payload_from + done, buffer, piece,
+                             why));
         TRY(file_writer_append(w, buffer, piece, why));
         done += piece;
         progress_step("repair", done, r->payload_bytes);
@@ -63,14 +51,14 @@ static Error repair_copy(int descriptor, const Repair *r, FileWriter *w, uint8_t
     return OK;
 }
 
-static Error repair_write(int descriptor, const Repair *r, const char *path, Why *why)
+static Error repair_write(const RepairFile *from, const Repair *r, const char *path, Why *why)
 {
     FileWriter w;
     uint8_t *buffer = malloc(REPAIR_CHUNK_BYTES);
     if (!buffer) return error_why(why, ERR_MEMORY, "a buffer");
     Error e = file_writer_open(&w, path, r->header_bytes + r->payload_bytes, why);
     if (e == OK) {
-        e = repair_copy(descriptor, r, &w, buffer, why);
+        e = repair_copy(from, r, &w, buffer, why);
         if (e == OK) e = file_writer_commit(&w, why);
         else file_writer_abandon(&w);
     }
@@ -79,12 +67,12 @@ static Error repair_write(int descriptor, const Repair *r, const char *path, Why
 }
 
 /* The whole header in memory, and a plan for it. */
-static Error repair_header(int descriptor, uint64_t file_bytes, const char *path, Why *why)
+static Error repair_header(const RepairFile *from, uint64_t file_bytes, const char *path, Why *why)
 {
     uint8_t probe[16];
     uint64_t header_bytes = 0;
     size_t have = file_bytes < sizeof probe ? (size_t)file_bytes : sizeof probe;
-    TRY(repair_read(descriptor, 0, probe, have, why));
+    TRY(file_reader_read(from->descriptor, from->path, 0, probe, have, why));
     TRY(knot_header_bytes(probe, have, file_bytes, &header_bytes, why));
     size_t memory_bytes =
         (size_t)header_bytes + repair_arena_bytes((size_t)header_bytes) + 2 * ARENA_ALIGN;
@@ -95,10 +83,11 @@ static Error repair_header(int descriptor, uint64_t file_bytes, const char *path
     Arena arena = arena_make(memory, memory_bytes);
     uint8_t *header = arena_take(&arena, (size_t)header_bytes);
     Repair r;
-    Error e = header ? repair_read(descriptor, 0, header, (size_t)header_bytes, why)
+    Error e = header ? file_reader_read(from->descriptor, from->path, 0, header,
+                                        (size_t)header_bytes, why)
                      : error_why(why, ERR_MEMORY, "the header");
     if (e == OK) e = repair_plan(header, (size_t)header_bytes, file_bytes, &arena, &r, why);
-    if (e == OK) e = repair_write(descriptor, &r, path, why);
+    if (e == OK) e = repair_write(from, &r, path, why);
     free(memory);
     return e;
 }
@@ -106,16 +95,10 @@ static Error repair_header(int descriptor, uint64_t file_bytes, const char *path
 static Error repair_file(const char *from, const char *to, Why *why)
 {
     struct stat st;
-    int descriptor = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0)
-        return error_why(why, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open: %s",
-                         strerror(errno));
-    Error e = OK;
-    if (fstat(descriptor, &st) != 0) e = error_why(why, ERR_IO, "cannot read: %s", strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        e = error_why(why, ERR_FORMAT, "this is a directory, pipe or device, not a knot");
-    else e = repair_header(descriptor, (uint64_t)st.st_size, to, why);
-    (void)close(descriptor);
+    RepairFile file = {.path = from};
+    TRY(file_reader_open(from, "a knot", &file.descriptor, &st, why));
+    Error e = repair_header(&file, (uint64_t)st.st_size, to, why);
+    (void)close(file.descriptor);
     return e;
 }
 

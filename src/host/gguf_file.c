@@ -1,33 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/gguf_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "host/stop.h"
+#include "host/file_reader.h"
 
 static Error gguf_file_read(void *file, uint64_t offset, void *out, size_t bytes, Why *why)
 {
-    GgufFile *f = file;
-    for (uint8_t *to = out; bytes;) {
-        ssize_t n = pread(f->descriptor, to, bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR) {
-            if (stop_asked()) return error_why(why, ERR_CANCELLED, "reading %s", f->path);
-            continue;
-        }
-        if (n < 0) return error_why(why, ERR_IO, "cannot read %s: %s", f->path, strerror(errno));
-        if (n == 0)
-            return error_why(why, ERR_TRUNCATED, "%s became shorter while it was read", f->path);
-        to += n;
-        bytes -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return OK;
+    const GgufFile *f = file;
+    return file_reader_read(f->descriptor, f->path, offset, out, bytes, why);
 }
 
 static Error gguf_file_open_one(GgufFiles *files, char *path, Why *why)
@@ -36,20 +21,10 @@ static Error gguf_file_open_one(GgufFiles *files, char *path, Why *why)
     struct stat st;
     *f = (GgufFile){-1, path};
     if (!path) return error_why(why, ERR_MEMORY, "a file name");
-    /* A FIFO must not make the open wait for a writer. */
-    f->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int number = errno;
-    files->ports[files->count] = (CursorPort){gguf_file_read, f, 0};
-    files->count++;
-    if (f->descriptor < 0)
-        return error_why(why, number == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open %s: %s", path,
-                         strerror(number));
-    if (fstat(f->descriptor, &st) != 0)
-        return error_why(why, ERR_IO, "cannot read %s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return error_why(why, ERR_FORMAT, "%s is %s, not a GGUF file", path,
-                         S_ISDIR(st.st_mode) ? "a directory" : "a pipe or device");
-    files->ports[files->count - 1].file_bytes = (uint64_t)st.st_size;
+    CursorPort *port = &files->ports[files->count++];
+    *port = (CursorPort){gguf_file_read, f, 0};
+    TRY(file_reader_open(path, "a GGUF file", &f->descriptor, &st, why));
+    port->file_bytes = (uint64_t)st.st_size;
     (void)posix_fadvise(f->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
     return OK;
 }

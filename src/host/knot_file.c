@@ -2,7 +2,6 @@
 #include "host/knot_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,35 +9,21 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "host/file_reader.h"
 
 enum { PAGE_BYTES = 4096 };
 
 /* --- reading the header --- */
 
-static Error knot_file_pread(int descriptor, uint64_t offset, void *out, size_t bytes, Why *why)
-{
-    for (uint8_t *to = out; bytes;) {
-        ssize_t n = pread(descriptor, to, bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return error_why(why, ERR_IO, "cannot read: %s", strerror(errno));
-        if (n == 0)
-            return error_why(why, ERR_TRUNCATED, "the file became shorter while it was read");
-        to += n;
-        bytes -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return OK;
-}
-
 /* The two ranges of docs/format/knot.md, section 1. The caller frees *out. */
-static Error knot_file_read_header(int descriptor, uint64_t file_bytes, uint8_t **out,
-                                   size_t *out_bytes, Why *why)
+static Error knot_file_read_header(int descriptor, const char *path, uint64_t file_bytes,
+                                   uint8_t **out, size_t *out_bytes, Why *why)
 {
     size_t probe = file_bytes < KNOT_PROBE_BYTES ? (size_t)file_bytes : KNOT_PROBE_BYTES;
     uint64_t need = 0;
     *out = malloc(KNOT_PROBE_BYTES);
     if (!*out) return error_why(why, ERR_MEMORY, "the header");
-    TRY(knot_file_pread(descriptor, 0, *out, probe, why));
+    TRY(file_reader_read(descriptor, path, 0, *out, probe, why));
     TRY(knot_header_bytes(*out, probe, file_bytes, &need, why));
     *out_bytes = (size_t)need;
     if (need <= probe) return OK;
@@ -46,14 +31,14 @@ static Error knot_file_read_header(int descriptor, uint64_t file_bytes, uint8_t 
     if (!whole)
         return error_why(why, ERR_MEMORY, "a header of %llu bytes", (unsigned long long)need);
     *out = whole;
-    return knot_file_pread(descriptor, probe, whole + probe, (size_t)need - probe, why);
+    return file_reader_read(descriptor, path, probe, whole + probe, (size_t)need - probe, why);
 }
 
-static Error knot_file_parse(KnotFile *f, uint64_t file_bytes, Why *why)
+static Error knot_file_parse(KnotFile *f, const char *path, uint64_t file_bytes, Why *why)
 {
     uint8_t *header = NULL;
     size_t bytes = 0;
-    Error e = knot_file_read_header(f->descriptor, file_bytes, &header, &bytes, why);
+    Error e = knot_file_read_header(f->descriptor, path, file_bytes, &header, &bytes, why);
     void *scratch = NULL;
     if (e == OK) {
         size_t scratch_bytes = knot_scratch_bytes(bytes), arena_size = knot_arena_bytes(bytes);
@@ -101,20 +86,11 @@ static Error knot_file_map(KnotFile *f, uint64_t file_bytes, Why *why)
 static Error knot_file_start(const char *path, KnotFile *f, Why *why)
 {
     struct stat st;
-    f->descriptor =
-        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not make the open wait */
-    if (f->descriptor < 0)
-        return error_why(why, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open: %s",
-                         strerror(errno));
-    if (fstat(f->descriptor, &st) != 0)
-        return error_why(why, ERR_IO, "cannot read: %s", strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return error_why(why, ERR_FORMAT, "this is %s, not a knot",
-                         S_ISDIR(st.st_mode) ? "a directory" : "a pipe or device");
+    TRY(file_reader_open(path, "a knot", &f->descriptor, &st, why));
     f->inode = (uint64_t)st.st_ino;
     f->device = (uint64_t)st.st_dev;
     f->modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    TRY(knot_file_parse(f, (uint64_t)st.st_size, why));
+    TRY(knot_file_parse(f, path, (uint64_t)st.st_size, why));
     return knot_file_map(f, (uint64_t)st.st_size, why);
 }
 
