@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "knot/emit.h"
 #include "knot/encode_plan.h"
 
 enum { GROUP_ROWS = PANEL_ROWS };
@@ -267,8 +268,8 @@ static void encode_step_patch(Encoder *e, EncodeWish *wish)
     uint64_t id =
         knot_identity(p->header, p->header_end, e->row_hashes, (size_t)p->row_hashes.bytes,
                       e->block_hashes, (size_t)p->block_hashes.bytes);
-    for (int i = 0; i < KNOT_ID_DIGITS; i++)
-        e->digits[i] = (uint8_t)"0123456789abcdef"[id >> (60 - 4 * i) & 15];
+    Emit digits = emit_make(e->digits, sizeof e->digits);
+    emit_hex64(&digits, id);
     *wish = (EncodeWish){ENCODE_PATCH, 0, KNOT_ID_DIGITS_OFFSET, KNOT_ID_DIGITS, e->digits};
     e->state = STATE_DONE;
 }

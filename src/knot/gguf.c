@@ -32,7 +32,7 @@ const char *gguf_value_type_name(GgufValueType type)
     return (unsigned)type < GGUF_VALUE_TYPES ? names[type] : "?";
 }
 
-bool gguf_architecture_supported(const char *name)
+static bool gguf_architecture_supported(const char *name)
 {
     static const char *const names[] = {"qwen2", "llama", "gemma3", "qwen3"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

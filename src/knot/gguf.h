@@ -106,7 +106,6 @@ MUST_CHECK Error gguf_bool(const Gguf *gguf, const char *name, bool absent, bool
 MUST_CHECK Error gguf_text(const Gguf *gguf, const char *name, char *out, size_t out_bytes,
                            Why *why);
 
-bool gguf_architecture_supported(const char *name);
 const char *gguf_value_type_name(GgufValueType type);
 
 /* Part and count of a split file's name, "x-00001-of-00003.gguf", which ends with GGUF_SPLIT_BYTES

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { LAYERS_MAX = 512, KEY_NAME_BYTES = 96 };
+enum { KEY_NAME_BYTES = 96 };
 
 /* --- hyper-parameters --- */
 
@@ -136,8 +136,9 @@ Error gguf_model_read(const Gguf *g, KnotModel *m, Why *why)
     TRY(gguf_model_u32(g, ".attention.key_length", m->hidden / m->heads, &m->head_dim, why));
     TRY(gguf_model_u32(g, ".context_length", 0, &m->context, why));
     TRY(gguf_model_f32(g, ".attention.layer_norm_rms_epsilon", 0.0f, &m->norm_epsilon, why));
-    if (m->layers > LAYERS_MAX)
-        return error_why(why, ERR_RANGE, "%u layers; at most %u", m->layers, (unsigned)LAYERS_MAX);
+    if (m->layers > KNOT_LAYERS_MAX)
+        return error_why(why, ERR_RANGE, "%u layers; at most %u", m->layers,
+                         (unsigned)KNOT_LAYERS_MAX);
     TRY(gguf_model_refuse(g, m, why));
     TRY(gguf_model_rope(g, m, why));
     TRY(gguf_model_window(g, m, why));

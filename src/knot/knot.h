@@ -25,6 +25,7 @@ enum {
     KNOT_HASH_BLOCK_BYTES = 256 << 10, /* payload bytes per entry of the block hash table */
     KNOT_NAME_BYTES_MAX = 64,
     KNOT_TENSORS_MAX = 65536,
+    KNOT_LAYERS_MAX = 512,
     KNOT_ALIGNMENT = 64,        /* of tensors and sections, version 2 */
     KNOT_PART_ALIGNMENT = 4096, /* of the payload, phases, head, embedding, tokenizer, version 2 */
     KNOT_ID_DIGITS_OFFSET = 22, /* in the file: the JSON starts with {"knot_id":" */
