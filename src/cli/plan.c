@@ -119,8 +119,8 @@ static Error make(const Options *o, const OpenModel *model, PhaseRange *ranges, 
         plan_split_workers(request.knot, request.hyper, workers, &request.stations,
                            &request.shards);
     }
-    if (!request.stations) request.stations = 2;
-    if (!request.shards) request.shards = 8;
+    if (!request.stations) request.stations = PLAN_STATIONS_DEFAULT;
+    if (!request.shards) request.shards = PLAN_SHARDS_DEFAULT;
     if (options_text(o, OPTION_RANGES)) {
         request.ranges = ranges;
         TRY(phase_parse_ranges(options_text(o, OPTION_RANGES), model->hyper.layers, ranges,

@@ -4,7 +4,7 @@
 #include "cluster/cache.h"
 
 /* The mapping moves in pages of 2 MiB: a tile can touch one such page more at either end. */
-static const uint64_t PAGE_BYTES = (uint64_t)2 << 20;
+static const uint64_t LARGE_PAGE_BYTES = (uint64_t)2 << 20;
 static const uint64_t WINDOW_BYTES_MIN = (uint64_t)6 << 20;
 static const uint64_t WINDOW_BYTES_MAX = (uint64_t)64 << 20;
 
@@ -104,8 +104,8 @@ static Error size_station(const Plan *plan, uint32_t i, PlanRole *role, Why *why
     role->weight_bytes = sizes.weight_bytes;
     role->logits_bytes = 0;
     role->window_bytes =
-        max_u64(min_u64(plan->window_bytes, sizes.widest_phase_bytes + 2 * PAGE_BYTES),
-                sizes.widest_panel_bytes + 2 * PAGE_BYTES);
+        max_u64(min_u64(plan->window_bytes, sizes.widest_phase_bytes + 2 * LARGE_PAGE_BYTES),
+                sizes.widest_panel_bytes + 2 * LARGE_PAGE_BYTES);
     return OK;
 }
 
@@ -119,8 +119,8 @@ static Error size_shard(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
     role->logits_bytes = sizes.logits_bytes;
     role->weight_bytes = sizes.weight_bytes;
     role->cache_bytes = 0;
-    role->window_bytes = max_u64(min_u64(plan->window_bytes, sizes.weight_bytes + 2 * PAGE_BYTES),
-                                 sizes.widest_panel_bytes + 2 * PAGE_BYTES);
+    role->window_bytes = max_u64(min_u64(plan->window_bytes, sizes.weight_bytes + 2 * LARGE_PAGE_BYTES),
+                                 sizes.widest_panel_bytes + 2 * LARGE_PAGE_BYTES);
     return OK;
 }
 
@@ -256,9 +256,9 @@ static Error choose_context(Plan *plan, uint32_t limit, Why *why)
 /* A quarter of the budget: a window that is half full of used pages is dropped at once, since every drop costs. */
 static void choose_window(Plan *plan)
 {
-    uint64_t quarter = plan->request.memory_bytes / 4 / PAGE_BYTES * PAGE_BYTES;
+    uint64_t quarter = plan->request.memory_bytes / 4 / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
     plan->window_bytes = max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, quarter));
-    plan->tile_bytes_max = plan->window_bytes / 2 - PAGE_BYTES;
+    plan->tile_bytes_max = plan->window_bytes / 2 - LARGE_PAGE_BYTES;
 }
 
 static void choose_logit_rows(Plan *plan)
@@ -293,7 +293,7 @@ static void choose_pinned(Plan *plan)
         plan->sum.window_bytes = plan->window_bytes = 0;
         plan->sum.pinned_bytes = r->knot->payload_bytes;
     } else {
-        plan->sum.pinned_bytes = free_bytes > PAGE_BYTES ? free_bytes - PAGE_BYTES : 0;
+        plan->sum.pinned_bytes = free_bytes > LARGE_PAGE_BYTES ? free_bytes - LARGE_PAGE_BYTES : 0;
     }
     plan->pinned_bytes = plan->sum.pinned_bytes;
     total_role(&plan->sum);

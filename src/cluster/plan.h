@@ -17,7 +17,13 @@
 #include "cluster/shard.h"
 #include "cluster/station.h"
 
-enum { PLAN_ROLES_MAX = 512, PLAN_CONTEXT_DEFAULT_MAX = 8192, PLAN_CHUNK_DEFAULT_MAX = 512 };
+enum {
+    PLAN_ROLES_MAX = 512,
+    PLAN_STATIONS_DEFAULT = 2,
+    PLAN_SHARDS_DEFAULT = 8,
+    PLAN_CONTEXT_DEFAULT_MAX = 8192,
+    PLAN_CHUNK_DEFAULT_MAX = 512
+};
 
 /* What one process costs before any role: code, libraries, stacks. Used where it cannot be measured. */
 #define PLAN_PROCESS_BYTES ((uint64_t)12 << 20)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/weights.h"
 
-static const uint64_t PAGE_BYTES = KNOT_FILE_DROP_UNIT;
+static const uint64_t LARGE_PAGE_BYTES = KNOT_FILE_DROP_UNIT;
 
-static uint64_t page_floor(uint64_t x) { return x / PAGE_BYTES * PAGE_BYTES; }
-static uint64_t page_ceil(uint64_t x) { return page_floor(x + PAGE_BYTES - 1); }
+static uint64_t page_floor(uint64_t x) { return x / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES; }
+static uint64_t page_ceil(uint64_t x) { return page_floor(x + LARGE_PAGE_BYTES - 1); }
 
 void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes, uint64_t window_bytes)
 {
@@ -31,7 +31,8 @@ static void set_touched(Weights *w, uint64_t first, uint64_t last)
         w->counters.resident_bytes_max = last - first;
 }
 
-/* Dropping costs a call and an interrupt to the other processors, so that what was used stays until the window is full. */
+/* Dropping costs a call and an interrupt to the other processors, so that what was used stays until
+ * the window is full. */
 static void make_room(Weights *w, uint64_t first, uint64_t last)
 {
     bool follows = first >= w->touched_first && first <= w->touched_last;
