@@ -40,11 +40,6 @@ size_t ops_attention_rows_scratch_floats(uint32_t rows, uint32_t group_heads, ui
     return (floats + 15) & ~(size_t)15;
 }
 
-size_t ops_attention_scratch_floats(uint32_t group_heads, uint32_t head_dim)
-{
-    return ops_attention_rows_scratch_floats(1, group_heads, head_dim);
-}
-
 static const double OPS_TWO_PI = 0x1.921fb54442d18p+2;
 
 /* YaRN: the dimension pair whose wave turns `turns` times within the original context. */

@@ -35,10 +35,8 @@ typedef struct AttentionJob {
     float scale;
     CacheType cache;
     float *out;     /* group_heads x head_dim */
-    float *scratch; /* ops_attention_scratch_floats() */
+    float *scratch; /* ops_attention_rows_scratch_floats(1, ..) */
 } AttentionJob;
-
-size_t ops_attention_scratch_floats(uint32_t group_heads, uint32_t head_dim);
 
 /* Several consecutive positions of one sequence against the same blocks: each block is expanded once for all of them.
  * Row r is exactly what attention() gives for position + r; its bits do not depend on the other rows. The keys and
