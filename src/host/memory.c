@@ -61,12 +61,3 @@ uint64_t memory_resident(void)
 {
     return memory_proc("/proc/self/status", "VmRSS:");
 }
-
-void memory_peak_reset(void)
-{
-    int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-    if (file < 0) return;
-    ssize_t written = write(file, "5", 1);
-    (void)written; /* best effort: a kernel without it keeps the old peak */
-    (void)close(file);
-}

@@ -20,8 +20,4 @@ uint64_t memory_available(void);
 uint64_t memory_peak(void);
 uint64_t memory_resident(void);
 
-/* Starts VmHWM afresh where the kernel lets us (writes to /proc/self/clear_refs). For tests and
- * `bench`. */
-void memory_peak_reset(void);
-
 #endif
