@@ -7,10 +7,6 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 
-#ifndef COBORD_VERSION
-#define COBORD_VERSION "0.1.0"
-#endif
-
 typedef struct MainVerb {
     const char *name, *help;
     int (*function)(int argc, char **argv);
