@@ -230,7 +230,9 @@ static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Timing *timin
     uint32_t context = engine_plan(r->session.engine)->context;
     if (count > context)
         return error_why(why, ERR_CAPACITY,
-                         "the prompt has %zu tokens and the context %u positions", count, context);
+                         "the prompt has %zu tokens and the context %u positions. Shorten it, or give "
+                         "more --context or --memory; in a chat, /new forgets what was said.",
+                         count, context);
     uint32_t same = keep_common(r, ids, count);
     uint32_t most = options_given(r->options, OPTION_MAX_TOKENS)
                         ? (uint32_t)options_count(r->options, OPTION_MAX_TOKENS)
