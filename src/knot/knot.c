@@ -198,34 +198,19 @@ static Error knot_tensor(yyjson_val *object, uint32_t index, Knot *knot, char *n
 
 /* --- names --- */
 
-static uint32_t knot_slot(const Knot *knot, const char *name)
-{
-    uint32_t mask = knot->name_index_slots - 1;
-    uint32_t slot = (uint32_t)hash_xxh64(name, strlen(name)) & mask;
-    while (knot->name_index[slot] &&
-           strcmp(knot->tensors[knot->name_index[slot] - 1].name, name) != 0)
-        slot = (slot + 1) & mask;
-    return slot;
-}
-
 const KnotTensor *knot_find(const Knot *knot, const char *name)
 {
-    uint32_t entry = knot->name_index[knot_slot(knot, name)];
-    return entry ? &knot->tensors[entry - 1] : NULL;
+    uint32_t at = names_find(&knot->names, name, strlen(name));
+    return at == NAMES_NONE ? NULL : &knot->tensors[at];
 }
 
 static Error knot_index_names(Knot *knot, Arena *arena, Why *why)
 {
-    knot->name_index_slots = 4;
-    while (knot->name_index_slots < 2 * knot->tensor_count) knot->name_index_slots *= 2;
-    knot->name_index = ARENA_NEW(arena, uint32_t, knot->name_index_slots);
-    if (!knot->name_index)
-        return error_why(why, ERR_MEMORY, "the index of %u tensors", knot->tensor_count);
+    TRY(names_make(&knot->names, knot->tensor_count, arena, why));
     for (uint32_t i = 0; i < knot->tensor_count; i++) {
-        uint32_t slot = knot_slot(knot, knot->tensors[i].name);
-        if (knot->name_index[slot])
-            return error_why(why, ERR_DUPLICATE, "two tensors are named %s", knot->tensors[i].name);
-        knot->name_index[slot] = i + 1;
+        const char *name = knot->tensors[i].name;
+        if (!names_put(&knot->names, name, strlen(name), i))
+            return error_why(why, ERR_DUPLICATE, "two tensors are named %s", name);
     }
     return OK;
 }
@@ -552,9 +537,9 @@ static size_t knot_entries_max(size_t header_bytes)
 
 size_t knot_arena_bytes(size_t header_bytes)
 {
-    size_t per_entry =
-        sizeof(KnotTensor) + 1 + 4 * sizeof(uint32_t); /* its name's NUL, its slots of the index */
-    return knot_entries_max(header_bytes) * per_entry + header_bytes + 1024;
+    size_t entries = knot_entries_max(header_bytes);
+    size_t names = header_bytes + entries; /* and their NULs */
+    return entries * sizeof(KnotTensor) + names + names_bytes((uint32_t)entries) + 1024;
 }
 
 size_t knot_scratch_bytes(size_t header_bytes)

@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "knot/names.h"
 #include "quant/block.h"
 #include "quant/layout.h"
 
@@ -73,8 +74,7 @@ typedef struct Knot {
     KnotModel model;
     KnotTensor *tensors; /* in file order */
     uint32_t tensor_count;
-    uint32_t *name_index; /* hash table over names */
-    uint32_t name_index_slots;
+    Names names; /* of tensors, to their index */
     KnotSection tokenizer;
     KnotSection block_hashes; /* u64 per KNOT_HASH_BLOCK_BYTES of payload before this section */
     KnotSection embedding_row_hashes; /* u64 per row of token_embd_weight */
