@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many conversations' way through the cluster, one frame after the other. A slot is one
- * conversation; its number is its
- * session on every station. A frame mixes one row of each answer in progress with a chunk of prompts:
+ * conversation; its number is its session on every station. A frame mixes one row of each answer in
+ * progress with a chunk of prompts:
  *
  *   slot 0  decode   [id]                  one row            -> pick
  *   slot 2  decode   [id]                  one row            -> pick
@@ -9,11 +9,11 @@
  *
  *   coordinator_frame --> host: embed, forward, head of the picks' rows, adjust
  *                         for each pick: TOP k of every shard, merged --> coordinator_give_top,
- * again while it wants more
+ *                         again while it wants more
  *   coordinator_end_frame --> events: one token of each pick, ends
  *
- *   slot:  FREE --start--> ACTIVE --(tokens spent, context full, coordinator_stop, failure)-->
- * FREE, its tokens kept
+ *   slot:  FREE --start--> ACTIVE --> FREE, its tokens kept
+ *                                 (tokens spent, context full, coordinator_stop, failure)
  *
  * Invariants
  *   1. tokens[0 .. fed) of a slot have been forwarded: the stations' session is `fed` positions long.
@@ -71,8 +71,7 @@ MUST_CHECK Error coordinator_build(const CoordinatorConfig *config, Arena *arena
 /* Appends `ids` to what was said in a free slot, and asks for at most `tokens_max` more (0: prefill only).
  * Owner  copies ids and params, borrows params->bias until the end.
  * Errors  ERR_RANGE (an id, a parameter, the slot), ERR_CAPACITY (longer than the context),
- * ERR_USAGE (nothing said at
- *         all, or the slot is active). */
+ *         ERR_USAGE (nothing said at all, or the slot is active). */
 MUST_CHECK Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids,
                                    uint32_t count, uint32_t tokens_max, const SamplerParams *params,
                                    Why *why);
@@ -84,8 +83,7 @@ uint32_t coordinator_rows(const Coordinator *c);
 /* Frames of fewer rows than the chunk from here on (1 .. chunk): how long a host wants to be without a word. */
 void coordinator_limit_rows(Coordinator *c, uint32_t rows);
 /* Candidates for a pick: sets `picked` and `token`, or a larger `k`. `complete`: they are the
- * whole vocabulary; `sum` may
- * be NULL when it was not wanted. Errors  ERR_NOT_FINITE. */
+ * whole vocabulary; `sum` may be NULL when it was not wanted. Errors  ERR_NOT_FINITE. */
 MUST_CHECK Error coordinator_give_top(Coordinator *c, CoordinatorPick *pick,
                                       const SamplerCandidate *candidates, uint32_t count,
                                       bool complete, const LogSum *sum, Why *why);
