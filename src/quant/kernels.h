@@ -24,11 +24,11 @@ typedef enum ActivationForm {
 
 enum { KERNEL_TOKENS_MAX = 8 };
 
-/* Shapes  panel: 16 rows x cols in x16.1; activations: `tokens` (1..8) rows of activation_row_bytes(), `stride` bytes
- *         apart; out[t * out_stride + r] for r = 0..15 is set, never added to. */
+/* Shapes  panel: 16 rows x cols in x16.1; activations: `tokens` (1..8) rows of kernels_activation_row_bytes(),
+ *         `stride` bytes apart; out[t * out_stride + r] for r = 0..15 is set, never added to. */
 typedef void (*KernelPanel)(const uint8_t *panel, uint32_t cols, const uint8_t *activations, size_t stride,
                             uint32_t tokens, float *out, size_t out_stride);
-/* Quantizes one row. Shapes  x[cols]; out: activation_row_bytes(form, cols), 64-byte aligned.
+/* Quantizes one row. Shapes  x[cols]; out: kernels_activation_row_bytes(form, cols), 64-byte aligned.
  * A number that is not finite gives a row whose products are not finite; the caller looks for it there. */
 typedef void (*KernelQuantize)(const float *x, uint32_t cols, uint8_t *out);
 
@@ -66,7 +66,7 @@ typedef struct MatmulTile {
     uint32_t tokens; /* any number; 0 does nothing */
     float *out;      /* &out[0] is row row_first of token 0 */
     size_t out_stride;
-    uint8_t *scratch; /* matmul_scratch_bytes() per worker: panels re-laid from `rows`; may be NULL for 0 bytes */
+    uint8_t *scratch; /* kernels_matmul_scratch_bytes() per worker: panels re-laid from `rows`; NULL for 0 bytes */
     size_t scratch_bytes_per_worker;
 } MatmulTile;
 
