@@ -29,7 +29,7 @@ Error engine_options_isa(const Options *o, Isa *out, Why *why)
     return error_why(why, ERR_NOT_AVAILABLE, "instruction set %s", name);
 }
 
-Error engine_options_read(const Options *o, EngineOptions *out, Why *why)
+static Error read_options(const Options *o, EngineOptions *out, Why *why)
 {
     *out = (EngineOptions){
         .stations = (uint32_t)options_count(o, OPTION_STATIONS),
@@ -64,7 +64,7 @@ int engine_options_open(const Options *o, const char *model, unsigned what,
     EngineOptions options;
     out->engine = NULL;
     stop_install();
-    Error error = engine_options_read(o, &options, &why);
+    Error error = read_options(o, &options, &why);
     if (error != OK) return complain(error, &why, options_where(o, OPTION_ISA), NULL);
     error = open_model_open(model, what, progress_tell(), &out->model, &why);
     progress_end(error == OK);

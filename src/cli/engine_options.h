@@ -6,9 +6,6 @@
 #include "cli/options.h"
 #include "host/engine.h"
 
-/* Errors  ERR_NOT_AVAILABLE, ERR_RANGE (more threads than a pool takes). */
-MUST_CHECK Error engine_options_read(const Options *options, EngineOptions *out, Why *why);
-
 /* What --isa says: AUTO gives the best this machine runs. Errors  ERR_NOT_AVAILABLE. */
 MUST_CHECK Error engine_options_isa(const Options *options, Isa *out, Why *why);
 
