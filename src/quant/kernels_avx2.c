@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AVX2: 8 rows (half a panel line) x up to 4 tokens at a time; 16 registers hold no more.
+/* AVX2: 16 rows (a panel line, two registers) x up to 4 tokens at a time.
  *
- *   line (64 B):  | rows 0..7, 4 elements each | rows 8..15 |      half h of a line is one ymm
+ *   line (64 B):  | rows 0..7, 4 elements each | rows 8..15 |      one ymm each
  *
  * vpmaddubsw multiplies unsigned weight bytes by signed activation bytes and adds neighbours to int16; a chain of up
  * to 8 groups stays in int16 (bounds in docs/format/numerics.md, section 5), then one vpmaddwd applies the scale and
  * adds the two lanes of a row. Lanes are rows: nothing is ever summed across a register.
  *
- * Both halves and all tokens of a block are done before the next block, so a panel is read once, in rising order.
- * Functions named tile_ are inlined with a constant type and token count. */
+ * Sixteen registers: 8 chains (4 tokens x 2), two for weights, one for the activation that both share. Sums of a block
+ * are in memory. Nibbles are unpacked on the way, once per tile; types with more planes are unpacked into 512 bytes of
+ * stack when more than one tile uses them. A panel is read once, in rising order. Functions named tile_ are inlined with
+ * a constant type and token count. */
 #include <immintrin.h>
 
 #include "quant/activation.h"
@@ -17,22 +19,22 @@
 #include "quant/quantize_avx2.h"
 #include "quant/unroll.h"
 
-enum { TILE_TOKENS = 4, HALF_LINE = 32, HALF_ROWS = 8 };
+enum { TILE_TOKENS = 4, HALF_LINE = 32, HALF_ROWS = 8, GROUPS = 8 };
 
-/* Where one tile reads and adds: half h of a block, activations of its first token at this block. */
+/* 16 rows of something for each token. */
+typedef __m256i Chains[TILE_TOKENS][2];
+
+/* Activations of a tile at one block, and 32 weights of 16 rows as bytes (or as stored, when `lines`). */
 typedef struct Tile {
-    const uint8_t *block;
-    uint32_t half;
     const uint8_t *activation;
     size_t stride;
-    float *acc; /* [tokens][16], at row 8 h */
-    bool ahead; /* the first tile that reads this block: it also fetches what comes 8 KB later */
+    const uint8_t *unpacked; /* [GROUPS][64] */
+    const uint8_t *lines;    /* instead of `unpacked` */
 } Tile;
 
 enum { PREFETCH_BYTES = 8192 };
-UNPACK_INLINE void prefetch(const Tile *tile, const uint8_t *p, uint32_t bytes)
+UNPACK_INLINE void prefetch(const uint8_t *p, uint32_t bytes)
 {
-    if (!tile->ahead) return;
     UNROLL
     for (uint32_t at = 0; at < bytes; at += LINE_BYTES)
         _mm_prefetch((const char *)(p + PREFETCH_BYTES + at), _MM_HINT_T0);
@@ -40,7 +42,8 @@ UNPACK_INLINE void prefetch(const Tile *tile, const uint8_t *p, uint32_t bytes)
 
 UNPACK_INLINE __m256i load_line(const uint8_t *lines, uint32_t line, uint32_t half)
 {
-    return _mm256_loadu_si256((const __m256i *)(const void *)(lines + line * LINE_BYTES + half * HALF_LINE));
+    return _mm256_loadu_si256(
+        (const __m256i *)(const void *)(lines + line * LINE_BYTES + half * HALF_LINE));
 }
 UNPACK_INLINE __m256i broadcast32(const void *p) { return _mm256_set1_epi32((int)bytes_load32(p)); }
 UNPACK_INLINE __m256 broadcast_f32(const void *p) { return _mm256_set1_ps(bytes_load_f32(p)); }
@@ -67,8 +70,10 @@ UNPACK_INLINE __m256i group(BlockType type, const uint8_t *lines, uint32_t half,
         v = nibbles(g < 4 ? line : _mm256_srli_epi16(line, 4));
     }
     if (k.crumb_lines) {
-        __m256i line = shift(load_line(lines, crumbs + g / 4, half), (int)k.crumb_shift - 2 * (int)(g % 4));
-        v = _mm256_or_si256(v, _mm256_and_si256(line, _mm256_set1_epi8((char)(3 << k.crumb_shift))));
+        __m256i line =
+            shift(load_line(lines, crumbs + g / 4, half), (int)k.crumb_shift - 2 * (int)(g % 4));
+        v = _mm256_or_si256(v,
+                            _mm256_and_si256(line, _mm256_set1_epi8((char)(3 << k.crumb_shift))));
     }
     if (k.bit_lines) {
         __m256i line = shift(load_line(lines, 0, half), (int)k.bit_shift - (int)g);
@@ -77,90 +82,136 @@ UNPACK_INLINE __m256i group(BlockType type, const uint8_t *lines, uint32_t half,
     return v;
 }
 
-UNPACK_INLINE void add_group(__m256i w, const Tile *tile, size_t q_offset, uint32_t tokens, __m256i c[TILE_TOKENS])
+UNPACK_INLINE void unpack(BlockType type, const uint8_t *lines, uint8_t *out)
 {
     UNROLL
-    for (uint32_t t = 0; t < tokens; t++)
-        c[t] = _mm256_add_epi16(
-            c[t], _mm256_maddubs_epi16(w, broadcast32(tile->activation + t * tile->stride + q_offset)));
+    for (uint32_t half = 0; half < 2; half++) UNROLL
+    for (uint32_t g = 0; g < GROUPS; g++)
+        _mm256_store_si256((__m256i *)(void *)(out + LINE_BYTES * g + HALF_LINE * half),
+                           group(type, lines, half, g));
 }
 
-UNPACK_INLINE void clear(uint32_t tokens, __m256i v[TILE_TOKENS])
+/* Keeps a chain in its register and its additions in order: regrouped, they would need twice the registers. */
+#define PIN(v) __asm__("" : "+x"(v))
+
+UNPACK_INLINE void add_group(__m256i w0, __m256i w1, const Tile *tile, size_t q_offset,
+                             uint32_t tokens, Chains c)
 {
     UNROLL
-    for (uint32_t t = 0; t < tokens; t++) v[t] = _mm256_setzero_si256();
+    for (uint32_t t = 0; t < tokens; t++) {
+        __m256i a = broadcast32(tile->activation + t * tile->stride + q_offset);
+        c[t][0] = _mm256_add_epi16(c[t][0], _mm256_maddubs_epi16(w0, a));
+        c[t][1] = _mm256_add_epi16(c[t][1], _mm256_maddubs_epi16(w1, a));
+        PIN(c[t][0]);
+        PIN(c[t][1]);
+    }
+}
+
+/* Groups first..first+count-1 into the chains; q_offset is that of group 0. */
+UNPACK_INLINE void add_groups(BlockType type, const Tile *tile, uint32_t first, uint32_t count,
+                              size_t q_offset, uint32_t tokens, Chains c)
+{
+    if (tile->lines) {
+        UNROLL
+        for (uint32_t g = first; g < first + count; g++)
+            add_group(group(type, tile->lines, 0, g), group(type, tile->lines, 1, g), tile,
+                      q_offset + 4 * g, tokens, c);
+    } else {
+        ROLLED /* unrolled, stored weights would be kept in registers that there are not */
+            for (uint32_t g = first; g < first + count; g++)
+                add_group(load_line(tile->unpacked, g, 0), load_line(tile->unpacked, g, 1), tile,
+                          q_offset + 4 * g, tokens, c);
+    }
+}
+
+UNPACK_INLINE void clear(uint32_t tokens, Chains v)
+{
+    UNROLL
+    for (uint32_t t = 0; t < tokens; t++) v[t][0] = v[t][1] = _mm256_setzero_si256();
 }
 /* Starts every chain at the negated lane sums times 1 << shift_left, the zero point. */
-UNPACK_INLINE void start(const Tile *tile, size_t lanes_offset, int shift_left, uint32_t tokens, __m256i v[TILE_TOKENS])
+UNPACK_INLINE void start(const Tile *tile, size_t lanes_offset, int shift_left, uint32_t tokens,
+                         Chains v)
 {
     UNROLL
     for (uint32_t t = 0; t < tokens; t++)
-        v[t] = _mm256_slli_epi16(broadcast32(tile->activation + t * tile->stride + lanes_offset), shift_left);
+        v[t][0] = v[t][1] = _mm256_slli_epi16(
+            broadcast32(tile->activation + t * tile->stride + lanes_offset), shift_left);
 }
 
 /* ---- blocks of 32 ---- */
 
-enum { LANES_32 = offsetof(Activation32, negative_lanes), LANES_256 = offsetof(Activation256, negative_half_lanes) };
+enum {
+    LANES_32 = offsetof(Activation32, negative_lanes),
+    LANES_256 = offsetof(Activation256, negative_half_lanes)
+};
 
 /* Integer sums with the zero point taken off. Sixteen products of Q5 wrap on the way unless they start at -16 times
  * the lane sums; Q5_1 has no zero point and gets that back. */
-UNPACK_INLINE void sums_32(BlockType type, const Tile *tile, uint32_t tokens, __m256i s[TILE_TOKENS])
+UNPACK_INLINE void sums_32(BlockType type, const Tile *tile, uint32_t tokens, Chains s)
 {
-    const uint8_t *lines = tile->block + panel_head_bytes(type);
-    __m256i c[TILE_TOKENS];
+    Chains c;
     if (type == BLOCK_Q4_1) clear(tokens, c);
     else start(tile, LANES_32, type == BLOCK_Q4_0 ? 3 : 4, tokens, c);
+    add_groups(type, tile, 0, GROUPS, 0, tokens, c);
     UNROLL
-    for (uint32_t n = 0; n < 8; n++) { /* 0 4 1 5 .., so that both nibbles of a line come from one load */
-        uint32_t g = n / 2 + 4 * (n % 2);
-        add_group(group(type, lines, tile->half, g), tile, 4 * g, tokens, c);
-    }
-    UNROLL
-    for (uint32_t t = 0; t < tokens; t++) {
-        s[t] = _mm256_madd_epi16(c[t], _mm256_set1_epi16(1));
+    for (uint32_t t = 0; t < tokens; t++) UNROLL
+    for (uint32_t half = 0; half < 2; half++) {
+        s[t][half] = _mm256_madd_epi16(c[t][half], _mm256_set1_epi16(1));
         if (type != BLOCK_Q5_1) continue;
-        const uint8_t *sum = tile->activation + t * tile->stride + offsetof(Activation32, negative_sum);
-        s[t] = _mm256_sub_epi32(s[t], _mm256_slli_epi32(broadcast32(sum), 4));
+        const uint8_t *sum =
+            tile->activation + t * tile->stride + offsetof(Activation32, negative_sum);
+        s[t][half] = _mm256_sub_epi32(s[t][half], _mm256_slli_epi32(broadcast32(sum), 4));
     }
 }
 
-/* Bytes would saturate: two chains of nibbles, the upper one with the zero point (8 * 16 = 128). */
-UNPACK_INLINE void sums_q8_0(const Tile *tile, uint32_t tokens, __m256i s[TILE_TOKENS])
+/* Bytes would saturate: a chain of low nibbles, then one of high nibbles with the zero point (8 * 16 = 128). */
+UNPACK_INLINE void sums_q8_0(const Tile *tile, uint32_t tokens, Chains s)
 {
-    const uint8_t *lines = tile->block + panel_head_bytes(BLOCK_Q8_0);
-    __m256i low[TILE_TOKENS], high[TILE_TOKENS];
-    clear(tokens, low);
-    start(tile, LANES_32, 3, tokens, high);
-    ROLLED /* unrolled, broadcasts would be kept for the other chain and spilled: 44 GMAC/s instead of 77 */
-    for (uint32_t g = 0; g < 8; g++) {
-        __m256i line = load_line(lines, g, tile->half);
-        add_group(nibbles(line), tile, 4 * g, tokens, low);
-        add_group(nibbles(_mm256_srli_epi16(line, 4)), tile, 4 * g, tokens, high);
-    }
+    Chains c;
+    clear(tokens, c);
+    ROLLED
+    for (uint32_t g = 0; g < GROUPS; g++)
+        add_group(nibbles(load_line(tile->lines, g, 0)), nibbles(load_line(tile->lines, g, 1)),
+                  tile, 4 * g, tokens, c);
     UNROLL
     for (uint32_t t = 0; t < tokens; t++)
-        s[t] = _mm256_add_epi32(_mm256_madd_epi16(low[t], _mm256_set1_epi16(1)),
-                                _mm256_madd_epi16(high[t], _mm256_set1_epi16(16)));
+        for (uint32_t half = 0; half < 2; half++)
+            s[t][half] = _mm256_madd_epi16(c[t][half], _mm256_set1_epi16(1));
+    start(tile, LANES_32, 3, tokens, c);
+    ROLLED
+    for (uint32_t g = 0; g < GROUPS; g++)
+        add_group(nibbles(_mm256_srli_epi16(load_line(tile->lines, g, 0), 4)),
+                  nibbles(_mm256_srli_epi16(load_line(tile->lines, g, 1), 4)), tile, 4 * g, tokens,
+                  c);
+    UNROLL
+    for (uint32_t t = 0; t < tokens; t++)
+        for (uint32_t half = 0; half < 2; half++)
+            s[t][half] =
+                _mm256_add_epi32(s[t][half], _mm256_madd_epi16(c[t][half], _mm256_set1_epi16(16)));
 }
 
-UNPACK_INLINE void tile_32(BlockType type, const Tile *tile, uint32_t tokens)
+UNPACK_INLINE void tile_32(BlockType type, const uint8_t *block, const Tile *tile, uint32_t tokens,
+                           float *acc)
 {
-    __m256i s[TILE_TOKENS];
-    prefetch(tile, tile->block, panel_block_bytes(type));
+    Chains s;
     if (type == BLOCK_Q8_0) sums_q8_0(tile, tokens, s);
     else sums_32(type, tile, tokens, s);
-    __m256 d = load_halves(tile->block + 2 * HALF_ROWS * tile->half);
-    __m256 m = _mm256_setzero_ps();
-    if (unpack_has_min(type)) m = load_halves(tile->block + HALVES_BYTES + 2 * HALF_ROWS * tile->half);
     UNROLL
-    for (uint32_t t = 0; t < tokens; t++) {
-        const uint8_t *a = tile->activation + t * tile->stride;
-        float *acc = tile->acc + t * PANEL_ROWS;
-        __m256 scale = broadcast_f32(a + offsetof(Activation32, scale));
-        __m256 step = _mm256_mul_ps(d, _mm256_mul_ps(scale, _mm256_cvtepi32_ps(s[t])));
-        if (unpack_has_min(type))
-            step = _mm256_add_ps(step, _mm256_mul_ps(m, broadcast_f32(a + offsetof(Activation32, scale_sum))));
-        _mm256_storeu_ps(acc, _mm256_add_ps(_mm256_loadu_ps(acc), step));
+    for (uint32_t half = 0; half < 2; half++) {
+        __m256 d = load_halves(block + 2 * HALF_ROWS * half), m = _mm256_setzero_ps();
+        if (unpack_has_min(type)) m = load_halves(block + HALVES_BYTES + 2 * HALF_ROWS * half);
+        UNROLL
+        for (uint32_t t = 0; t < tokens; t++) {
+            const uint8_t *a = tile->activation + t * tile->stride;
+            float *out = acc + t * PANEL_ROWS + HALF_ROWS * half;
+            __m256 scale = broadcast_f32(a + offsetof(Activation32, scale));
+            __m256 step = _mm256_mul_ps(d, _mm256_mul_ps(scale, _mm256_cvtepi32_ps(s[t][half])));
+            if (unpack_has_min(type))
+                step = _mm256_add_ps(
+                    step, _mm256_mul_ps(m, broadcast_f32(a + offsetof(Activation32, scale_sum))));
+            _mm256_storeu_ps(out, _mm256_add_ps(_mm256_loadu_ps(out), step));
+        }
     }
 }
 
@@ -169,61 +220,67 @@ UNPACK_INLINE void tile_32(BlockType type, const Tile *tile, uint32_t tokens)
 /* (first, second) int16 per row -> (first, first) or (second, second) */
 UNPACK_INLINE __m256i twice(__m256i pairs, uint32_t which)
 {
-    __m256i pattern = which ? _mm256_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15, 2, 3, 2, 3, 6, 7,
-                                               6, 7, 10, 11, 10, 11, 14, 15, 14, 15)
-                            : _mm256_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13, 0, 1, 0, 1, 4, 5, 4,
-                                               5, 8, 9, 8, 9, 12, 13, 12, 13);
+    __m256i pattern = which
+                          ? _mm256_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15,
+                                             2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15)
+                          : _mm256_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13, 0,
+                                             1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
     return _mm256_shuffle_epi8(pairs, pattern);
 }
 
-/* Pair p of scales of this half's rows, as int16. */
-UNPACK_INLINE __m256i pair_of(const uint8_t *pairs, uint32_t p, uint32_t half, bool is_signed)
+/* Pair p of scales of a half's rows, as int16. */
+UNPACK_INLINE __m256i pair_of(BlockType type, const uint8_t *pairs, uint32_t p, uint32_t half)
 {
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(pairs + PAIR_BYTES * p + 16 * half));
-    return is_signed ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes);
+    __m128i bytes =
+        _mm_loadu_si128((const __m128i *)(const void *)(pairs + PAIR_BYTES * p + 16 * half));
+    if (type == BLOCK_Q3_K || type == BLOCK_Q6_K) return _mm256_cvtepi8_epi16(bytes);
+    return _mm256_cvtepu8_epi16(bytes);
 }
 
-/* i += (scale k) c for one chain; `scale` is (s, s) per row. */
-UNPACK_INLINE void add_chain(const Tile *tile, __m256i scale, uint32_t j, const __m256i c[TILE_TOKENS], uint32_t tokens,
-                             __m256i i[TILE_TOKENS])
+/* Integer sums of a block. In memory: they are touched once per chain. */
+typedef struct Sums {
+    __m256i of[KERNEL_TOKENS_MAX][2];
+} Sums;
+
+/* i += (scale k) c for one chain; scale[half] is (s, s) per row. */
+UNPACK_INLINE void add_chain(const Tile *tile, const __m256i scale[2], uint32_t j, Chains c,
+                             uint32_t tokens, __m256i i[][2])
 {
     UNROLL
     for (uint32_t t = 0; t < tokens; t++) {
-        const uint8_t *k = tile->activation + t * tile->stride + offsetof(Activation256, k_twice) + 4 * j;
-        __m256i scale_k = _mm256_mullo_epi16(scale, broadcast32(k));
-        i[t] = _mm256_add_epi32(i[t], _mm256_madd_epi16(c[t], scale_k));
-    }
-}
-
-/* Sub j of Q4_K: one chain of 16 products a lane, at most 15 * 127 * 16 = 30480. */
-UNPACK_INLINE void sub_q4_k(const Tile *tile, const uint8_t *lines, __m256i pairs, uint32_t j, uint32_t tokens,
-                            __m256i i[TILE_TOKENS])
-{
-    __m256i c[TILE_TOKENS];
-    clear(tokens, c);
-    UNROLL
-    for (uint32_t g = 0; g < 4; g++) {
-        __m256i line = load_line(lines, g, tile->half);
-        add_group(nibbles(line), tile, 32 * j + 4 * g, tokens, c);
-        add_group(nibbles(_mm256_srli_epi16(line, 4)), tile, 32 * j + 16 + 4 * g, tokens, c);
-    }
-    add_chain(tile, twice(pairs, j % 2), j, c, tokens, i);
-}
-
-/* Sub j of the other types: two chains of 8 products, each with its scale (the same one in Q5_K). */
-UNPACK_INLINE void sub_halves(BlockType type, const Tile *tile, const uint8_t *lines, __m256i pairs, uint32_t j,
-                              uint32_t tokens, __m256i i[TILE_TOKENS])
-{
-    UNROLL
-    for (uint32_t n = 0; n < 2; n++) {
-        __m256i c[TILE_TOKENS];
-        bool has_zero = type == BLOCK_Q3_K || type == BLOCK_Q6_K;
-        if (has_zero) start(tile, LANES_256 + 4 * (2 * j + n), type == BLOCK_Q3_K ? 2 : 5, tokens, c);
-        else clear(tokens, c);
+        __m256i k = broadcast32(tile->activation + t * tile->stride +
+                                offsetof(Activation256, k_twice) + 4 * j);
         UNROLL
-        for (uint32_t g = 4 * n; g < 4 * n + 4; g++)
-            add_group(group(type, lines, tile->half, g), tile, 32 * j + 4 * g, tokens, c);
-        add_chain(tile, twice(pairs, type == BLOCK_Q5_K ? j % 2 : n), j, c, tokens, i);
+        for (uint32_t half = 0; half < 2; half++)
+            i[t][half] = _mm256_add_epi32(
+                i[t][half], _mm256_madd_epi16(c[t][half], _mm256_mullo_epi16(scale[half], k)));
+    }
+}
+
+/* Sub j. Q4_K: one chain of 16 products a lane, at most 15 * 127 * 16 = 30480. Others: two chains of 8 products, each
+ * with its scale (the same one in Q5_K). */
+UNPACK_INLINE void tile_sub(BlockType type, const Tile *tile, const uint8_t *pairs, uint32_t j,
+                            uint32_t tokens, __m256i i[][2])
+{
+    bool per_sub = type == BLOCK_Q4_K || type == BLOCK_Q5_K;
+    __m256i scales[2];
+    UNROLL
+    for (uint32_t half = 0; half < 2; half++) {
+        scales[half] = pair_of(type, pairs, per_sub ? j / 2 : j, half);
+        if (type == BLOCK_Q2_K) scales[half] = nibbles(scales[half]);
+    }
+    uint32_t chains = type == BLOCK_Q4_K ? 1 : 2, groups = GROUPS / chains;
+    UNROLL
+    for (uint32_t n = 0; n < chains; n++) {
+        Chains c;
+        bool has_zero = type == BLOCK_Q3_K || type == BLOCK_Q6_K;
+        if (has_zero)
+            start(tile, LANES_256 + 4 * (2 * j + n), type == BLOCK_Q3_K ? 2 : 5, tokens, c);
+        else clear(tokens, c);
+        add_groups(type, tile, groups * n, groups, 32 * j, tokens, c);
+        uint32_t which = per_sub ? j % 2 : n;
+        __m256i scale[2] = {twice(scales[0], which), twice(scales[1], which)};
+        add_chain(tile, scale, j, c, tokens, i);
     }
 }
 
@@ -236,107 +293,153 @@ UNPACK_INLINE bool is_wide(const Tile *tile, uint32_t tokens)
     return wide != 0;
 }
 
-UNPACK_INLINE void add_minimum(const Tile *tile, __m256i minimum, size_t offset, uint32_t tokens,
-                               __m256i j[TILE_TOKENS])
+UNPACK_INLINE void add_minimum(const Tile *tile, __m256i m0, __m256i m1, size_t offset,
+                               uint32_t tokens, Chains j)
 {
     UNROLL
-    for (uint32_t t = 0; t < tokens; t++)
-        j[t] = _mm256_add_epi32(
-            j[t], _mm256_madd_epi16(minimum, broadcast32(tile->activation + t * tile->stride + offset)));
+    for (uint32_t t = 0; t < tokens; t++) {
+        __m256i a = broadcast32(tile->activation + t * tile->stride + offset);
+        j[t][0] = _mm256_add_epi32(j[t][0], _mm256_madd_epi16(m0, a));
+        j[t][1] = _mm256_add_epi32(j[t][1], _mm256_madd_epi16(m1, a));
+    }
 }
 
 /* sum of m k A. Sums of 32 fit int16 unless a token is wide; sums of 16 always do. */
 UNPACK_INLINE void minimums(BlockType type, const Tile *tile, const uint8_t *pairs, uint32_t tokens,
-                            __m256i j[TILE_TOKENS])
+                            Chains j)
 {
-    enum { SUMS = offsetof(Activation256, k_sums), HALF_SUMS = offsetof(Activation256, k_half_sums) };
+    enum {
+        SUMS = offsetof(Activation256, k_sums),
+        HALF_SUMS = offsetof(Activation256, k_half_sums)
+    };
+    bool wide = type != BLOCK_Q2_K && is_wide(tile, tokens);
     clear(tokens, j);
-    if (type == BLOCK_Q2_K) {
-        for (uint32_t p = 0; p < 8; p++) {
-            __m256i m = _mm256_srli_epi16(pair_of(pairs, p, tile->half, false), 4);
-            add_minimum(tile, m, HALF_SUMS + 4 * p, tokens, j);
-        }
-    } else if (!is_wide(tile, tokens)) {
-        for (uint32_t p = 0; p < 4; p++)
-            add_minimum(tile, pair_of(pairs, 4 + p, tile->half, false), SUMS + 4 * p, tokens, j);
-    } else {
-        for (uint32_t p = 0; p < 4; p++) {
-            __m256i m = pair_of(pairs, 4 + p, tile->half, false);
-            add_minimum(tile, twice(m, 0), HALF_SUMS + 8 * p, tokens, j);
-            add_minimum(tile, twice(m, 1), HALF_SUMS + 8 * p + 4, tokens, j);
+    for (uint32_t p = 0; p < (type == BLOCK_Q2_K ? 8 : 4); p++) {
+        uint32_t at = type == BLOCK_Q2_K ? p : 4 + p;
+        __m256i m0 = pair_of(type, pairs, at, 0), m1 = pair_of(type, pairs, at, 1);
+        if (type == BLOCK_Q2_K) {
+            add_minimum(tile, _mm256_srli_epi16(m0, 4), _mm256_srli_epi16(m1, 4), HALF_SUMS + 4 * p,
+                        tokens, j);
+        } else if (!wide) {
+            add_minimum(tile, m0, m1, SUMS + 4 * p, tokens, j);
+        } else {
+            add_minimum(tile, twice(m0, 0), twice(m1, 0), HALF_SUMS + 8 * p, tokens, j);
+            add_minimum(tile, twice(m0, 1), twice(m1, 1), HALF_SUMS + 8 * p + 4, tokens, j);
         }
     }
 }
 
-UNPACK_INLINE void integers_256(BlockType type, const Tile *tile, const uint8_t *pairs, uint32_t tokens,
-                                __m256i i[TILE_TOKENS])
+UNPACK_INLINE void tile_finish(BlockType type, const uint8_t *block, const uint8_t *pairs,
+                               const Tile *tile, uint32_t tokens, __m256i i[][2], float *acc)
 {
-    const uint8_t *lines = tile->block + panel_head_bytes(type);
-    uint32_t sub_bytes = panel_lines_count(panel_lines(type)) * LINE_BYTES;
-    bool per_sub = type == BLOCK_Q4_K || type == BLOCK_Q5_K, is_signed = type == BLOCK_Q3_K || type == BLOCK_Q6_K;
-    clear(tokens, i);
-    for (uint32_t p = 0; p < 4; p++) /* two subs a step */
-        UNROLL
-        for (uint32_t s = 0; s < 2; s++) {
-            uint32_t j = 2 * p + s;
-            __m256i scales = pair_of(pairs, per_sub ? p : j, tile->half, is_signed);
-            if (type == BLOCK_Q2_K) scales = nibbles(scales);
-            prefetch(tile, lines + j * sub_bytes, sub_bytes);
-            if (type == BLOCK_Q4_K) sub_q4_k(tile, lines + j * sub_bytes, scales, j, tokens, i);
-            else sub_halves(type, tile, lines + j * sub_bytes, scales, j, tokens, i);
-        }
-}
-
-UNPACK_INLINE void tile_256(BlockType type, const Tile *tile, uint32_t tokens)
-{
-    const uint8_t *pairs = tile->block + HALVES_BYTES * (unpack_has_min(type) ? 2 : 1);
-    __m256i i[TILE_TOKENS], j[TILE_TOKENS];
-    prefetch(tile, tile->block, panel_head_bytes(type));
+    Chains j;
     if (unpack_has_min(type)) minimums(type, tile, pairs, tokens, j);
-    integers_256(type, tile, pairs, tokens, i);
-    __m256 d = load_halves(tile->block + 2 * HALF_ROWS * tile->half), dmin = _mm256_setzero_ps();
-    if (unpack_has_min(type)) {
-        dmin = load_halves(tile->block + HALVES_BYTES + 2 * HALF_ROWS * tile->half);
-    }
     UNROLL
-    for (uint32_t t = 0; t < tokens; t++) {
-        float *acc = tile->acc + t * PANEL_ROWS;
-        __m256 scale = broadcast_f32(tile->activation + t * tile->stride + offsetof(Activation256, scale));
-        __m256 step = _mm256_mul_ps(d, _mm256_cvtepi32_ps(i[t]));
-        if (unpack_has_min(type)) step = _mm256_sub_ps(step, _mm256_mul_ps(dmin, _mm256_cvtepi32_ps(j[t])));
-        _mm256_storeu_ps(acc, _mm256_add_ps(_mm256_loadu_ps(acc), _mm256_mul_ps(scale, step)));
+    for (uint32_t half = 0; half < 2; half++) {
+        __m256 d = load_halves(block + 2 * HALF_ROWS * half), dmin = _mm256_setzero_ps();
+        if (unpack_has_min(type)) dmin = load_halves(block + HALVES_BYTES + 2 * HALF_ROWS * half);
+        UNROLL
+        for (uint32_t t = 0; t < tokens; t++) {
+            float *out = acc + t * PANEL_ROWS + HALF_ROWS * half;
+            __m256 scale =
+                broadcast_f32(tile->activation + t * tile->stride + offsetof(Activation256, scale));
+            __m256 step = _mm256_mul_ps(d, _mm256_cvtepi32_ps(i[t][half]));
+            if (unpack_has_min(type))
+                step = _mm256_sub_ps(step, _mm256_mul_ps(dmin, _mm256_cvtepi32_ps(j[t][half])));
+            _mm256_storeu_ps(out, _mm256_add_ps(_mm256_loadu_ps(out), _mm256_mul_ps(scale, step)));
+            i[t][half] = _mm256_setzero_si256();
+        }
     }
 }
 
 /* ---- panels of blocks ---- */
 
-UNPACK_INLINE void tile_any(BlockType type, const Tile *tile, uint32_t tokens)
+/* `call` with a constant number of tokens for every tile of 4 and the rest: t is its first token. */
+#define EACH_TILE(tokens, call)                                 \
+    do {                                                        \
+        uint32_t t = 0;                                         \
+        for (; (tokens) - t >= TILE_TOKENS; t += TILE_TOKENS) { \
+            enum { N = TILE_TOKENS };                           \
+            call;                                               \
+        }                                                       \
+        if ((tokens) - t == 1) {                                \
+            enum { N = 1 };                                     \
+            call;                                               \
+        }                                                       \
+        if ((tokens) - t == 2) {                                \
+            enum { N = 2 };                                     \
+            call;                                               \
+        }                                                       \
+        if ((tokens) - t == 3) {                                \
+            enum { N = 3 };                                     \
+            call;                                               \
+        }                                                       \
+    } while (0)
+
+UNPACK_INLINE Tile tile_at(const uint8_t *activations, size_t stride, uint32_t t,
+                           const uint8_t *unpacked, const uint8_t *lines)
 {
-    if (unpack_scale_count(type)) tile_256(type, tile, tokens);
-    else tile_32(type, tile, tokens);
+    return (Tile){activations + t * stride, stride, unpacked, lines};
 }
 
-UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t cols, const uint8_t *activations,
-                                size_t stride, uint32_t tokens, float *out, size_t out_stride)
+UNPACK_INLINE void block_32(BlockType type, const uint8_t *block, const uint8_t *activations,
+                            size_t stride, uint32_t tokens, bool direct, float *acc)
+{
+    _Alignas(HALF_LINE) uint8_t unpacked[GROUPS * LINE_BYTES];
+    const uint8_t *lines = block + panel_head_bytes(type);
+    prefetch(block, panel_block_bytes(type));
+    if (!direct) unpack(type, lines, unpacked);
+    EACH_TILE(tokens, Tile tile = tile_at(activations, stride, t, direct ? NULL : unpacked,
+                                          direct ? lines : NULL);
+              tile_32(type, block, &tile, N, acc + t * PANEL_ROWS));
+}
+
+UNPACK_INLINE void block_256(BlockType type, const uint8_t *block, const uint8_t *activations,
+                             size_t stride, uint32_t tokens, bool direct, Sums *i, float *acc)
+{
+    _Alignas(HALF_LINE) uint8_t unpacked[GROUPS * LINE_BYTES];
+    const uint8_t *pairs = block + HALVES_BYTES * (unpack_has_min(type) ? 2 : 1);
+    const uint8_t *lines = block + panel_head_bytes(type);
+    uint32_t sub_bytes = panel_lines_count(panel_lines(type)) * LINE_BYTES;
+    prefetch(block, panel_head_bytes(type));
+    for (uint32_t p = 0; p < 4; p++) UNROLL
+    for (uint32_t s = 0; s < 2; s++, lines += sub_bytes) {
+        prefetch(lines, sub_bytes);
+        if (!direct) unpack(type, lines, unpacked);
+        EACH_TILE(tokens, Tile tile = tile_at(activations, stride, t, direct ? NULL : unpacked,
+                                              direct ? lines : NULL);
+                  tile_sub(type, &tile, pairs, 2 * p + s, N, i->of + t));
+    }
+    EACH_TILE(tokens, Tile tile = tile_at(activations, stride, t, NULL, NULL);
+              tile_finish(type, block, pairs, &tile, N, i->of + t, acc + t * PANEL_ROWS));
+}
+
+UNPACK_INLINE void blocks(BlockType type, const uint8_t *panel, uint32_t cols,
+                          const uint8_t *activations, size_t stride, uint32_t tokens, bool direct,
+                          float *acc)
 {
     bool is_256 = unpack_scale_count(type) != 0;
     size_t step = is_256 ? sizeof(Activation256) : sizeof(Activation32);
+    Sums i = {0};
+    for (uint32_t b = cols / (is_256 ? 256 : 32); b;
+         b--, panel += panel_block_bytes(type), activations += step)
+        if (is_256) block_256(type, panel, activations, stride, tokens, direct, &i, acc);
+        else block_32(type, panel, activations, stride, tokens, direct, acc);
+}
+
+UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t cols,
+                                const uint8_t *activations, size_t stride, uint32_t tokens,
+                                float *out, size_t out_stride)
+{
+    PanelLines k = panel_lines(type);
     float acc[KERNEL_TOKENS_MAX * PANEL_ROWS] = {0};
-    for (uint32_t b = 0; b < cols / (is_256 ? 256 : 32); b++, panel += panel_block_bytes(type), activations += step)
-        for (uint32_t half = 0; half < 2; half++) {
-            Tile tile = {panel, half, activations, stride, acc + HALF_ROWS * half, half == 0};
-            uint32_t left = tokens;
-            for (; left >= TILE_TOKENS; left -= TILE_TOKENS) {
-                tile_any(type, &tile, TILE_TOKENS);
-                tile.activation += TILE_TOKENS * stride;
-                tile.acc += TILE_TOKENS * PANEL_ROWS;
-                tile.ahead = false;
-            }
-            if (left == 1) tile_any(type, &tile, 1);
-            if (left == 2) tile_any(type, &tile, 2);
-            if (left == 3) tile_any(type, &tile, 3);
-        }
-    for (uint32_t t = 0; t < tokens; t++) memcpy(out + t * out_stride, acc + t * PANEL_ROWS, PANEL_ROWS * sizeof *acc);
+    if (k.bit_lines + k.crumb_lines == 0)
+        blocks(type, panel, cols, activations, stride, tokens, true, acc);
+    else if (tokens <= TILE_TOKENS)
+        blocks(type, panel, cols, activations, stride, tokens, true, acc);
+    else blocks(type, panel, cols, activations, stride, tokens, false, acc);
+    for (uint32_t t = 0; t < tokens; t++)
+        memcpy(out + t * out_stride, acc + t * PANEL_ROWS, PANEL_ROWS * sizeof *acc);
 }
 
 /* ---- floats ---- */
@@ -349,8 +452,8 @@ UNPACK_INLINE __m256 load_floats(BlockType type, const uint8_t *panel, size_t at
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
 
-UNPACK_INLINE void tile_float(BlockType type, const uint8_t *panel, uint32_t cols, const uint8_t *x, size_t stride,
-                              uint32_t tokens, float *out, size_t out_stride)
+UNPACK_INLINE void tile_float(BlockType type, const uint8_t *panel, uint32_t cols, const uint8_t *x,
+                              size_t stride, uint32_t tokens, float *out, size_t out_stride)
 {
     __m256 low[TILE_TOKENS], high[TILE_TOKENS];
     UNROLL
@@ -371,8 +474,9 @@ UNPACK_INLINE void tile_float(BlockType type, const uint8_t *panel, uint32_t col
     }
 }
 
-UNPACK_INLINE void panel_floats(BlockType type, const uint8_t *panel, uint32_t cols, const uint8_t *x, size_t stride,
-                                uint32_t tokens, float *out, size_t out_stride)
+UNPACK_INLINE void panel_floats(BlockType type, const uint8_t *panel, uint32_t cols,
+                                const uint8_t *x, size_t stride, uint32_t tokens, float *out,
+                                size_t out_stride)
 {
     for (; tokens >= TILE_TOKENS; tokens -= TILE_TOKENS) {
         tile_float(type, panel, cols, x, stride, TILE_TOKENS, out, out_stride);
