@@ -67,7 +67,8 @@ void answer_write_role(const AnswerHead *head, JsonWriter *w, uint32_t index)
     end_event(head, w, ANSWER_GOES_ON);
 }
 
-void answer_write_text(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text, size_t bytes)
+void answer_write_text(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text,
+                       size_t bytes)
 {
     begin_event(head, w, index);
     json_writer_raw(w, head->chat ? ",\"delta\":{\"content\":" : ",\"text\":");
@@ -111,12 +112,13 @@ void answer_begin(const AnswerHead *head, JsonWriter *w)
     json_writer_raw(w, ",\"choices\":[");
 }
 
-void answer_choice(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text, size_t bytes,
-                   AnswerFinish finish)
+void answer_choice(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text,
+                   size_t bytes, AnswerFinish finish)
 {
     json_writer_raw(w, index ? ",{\"index\":" : "{\"index\":");
     json_writer_u64(w, index);
-    json_writer_raw(w, head->chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"text\":");
+    json_writer_raw(w, head->chat ? ",\"message\":{\"role\":\"assistant\",\"content\":"
+                                  : ",\"text\":");
     json_writer_string(w, text, bytes);
     if (head->chat) json_writer_raw(w, ",\"refusal\":null}");
     json_writer_raw(w, ",\"logprobs\":null,\"finish_reason\":");

@@ -34,8 +34,10 @@ void answer_make_id(AnswerHead *head, uint64_t number);
 
 /* The first event of a choice: its role. Nothing for a completion. */
 void answer_write_role(const AnswerHead *head, JsonWriter *w, uint32_t index);
-void answer_write_text(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text, size_t bytes);
-void answer_write_finish(const AnswerHead *head, JsonWriter *w, uint32_t index, AnswerFinish finish);
+void answer_write_text(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text,
+                       size_t bytes);
+void answer_write_finish(const AnswerHead *head, JsonWriter *w, uint32_t index,
+                         AnswerFinish finish);
 void answer_write_usage(const AnswerHead *head, JsonWriter *w, const AnswerUsage *usage);
 void answer_write_done(JsonWriter *w);
 void answer_write_fault(JsonWriter *w, const Refusal *refusal);
@@ -44,8 +46,8 @@ void answer_write_comment(JsonWriter *w);
 /* ---- Whole answers: begin, each choice in order, end ---- */
 
 void answer_begin(const AnswerHead *head, JsonWriter *w);
-void answer_choice(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text, size_t bytes,
-                   AnswerFinish finish);
+void answer_choice(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text,
+                   size_t bytes, AnswerFinish finish);
 void answer_end(JsonWriter *w, const AnswerUsage *usage);
 
 /* ---- Other bodies ---- */

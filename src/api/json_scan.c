@@ -40,13 +40,16 @@ yyjson_val *json_scan_object(const uint8_t *body, size_t bytes, Arena *arena, Re
 {
     JsonScan scan = json_scan(body, bytes);
     if (!bytes) {
-        (void)refusal_make(refusal, REFUSAL_BODY, NULL, "the body is empty; it must be a JSON object");
+        (void)refusal_make(refusal, REFUSAL_BODY, NULL,
+                           "the body is empty; it must be a JSON object");
         return NULL;
     }
     if (scan.depth > JSON_SCAN_DEPTH_MAX || scan.values > JSON_SCAN_VALUES_MAX) {
         bool deep = scan.depth > JSON_SCAN_DEPTH_MAX;
-        (void)refusal_make(refusal, REFUSAL_BODY, NULL, "the body %s %d %s", deep ? "nests deeper than" : "has more than",
-                           deep ? JSON_SCAN_DEPTH_MAX : JSON_SCAN_VALUES_MAX, deep ? "levels" : "values");
+        (void)refusal_make(refusal, REFUSAL_BODY, NULL, "the body %s %d %s",
+                           deep ? "nests deeper than" : "has more than",
+                           deep ? JSON_SCAN_DEPTH_MAX : JSON_SCAN_VALUES_MAX,
+                           deep ? "levels" : "values");
         return NULL;
     }
     size_t room = json_scan_bytes(bytes);
@@ -57,9 +60,13 @@ yyjson_val *json_scan_object(const uint8_t *body, size_t bytes, Arena *arena, Re
         (void)refusal_make(refusal, REFUSAL_MEMORY, NULL, "no memory to read the body");
         return NULL;
     }
-    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)body, bytes, YYJSON_READ_NOFLAG, &allocator, &fault);
+    yyjson_doc *doc =
+        yyjson_read_opts((char *)(uintptr_t)body, bytes, YYJSON_READ_NOFLAG, &allocator, &fault);
     yyjson_val *root = yyjson_doc_get_root(doc);
-    if (!doc) (void)refusal_make(refusal, REFUSAL_BODY, NULL, "the body is no JSON: %s at byte %zu", fault.msg, fault.pos);
-    else if (!yyjson_is_obj(root)) (void)refusal_make(refusal, REFUSAL_BODY, NULL, "the body must be a JSON object");
+    if (!doc)
+        (void)refusal_make(refusal, REFUSAL_BODY, NULL, "the body is no JSON: %s at byte %zu",
+                           fault.msg, fault.pos);
+    else if (!yyjson_is_obj(root))
+        (void)refusal_make(refusal, REFUSAL_BODY, NULL, "the body must be a JSON object");
     return yyjson_is_obj(root) ? root : NULL;
 }

@@ -5,7 +5,10 @@
 
 #include "text/utf8.h"
 
-JsonWriter json_writer_make(char *bytes, size_t max) { return (JsonWriter){.bytes = bytes, .max = max}; }
+JsonWriter json_writer_make(char *bytes, size_t max)
+{
+    return (JsonWriter){.bytes = bytes, .max = max};
+}
 
 void json_writer_bytes(JsonWriter *w, const void *bytes, size_t count)
 {
@@ -69,7 +72,10 @@ void json_writer_string(JsonWriter *w, const void *text, size_t bytes)
     json_writer_raw(w, "\"");
 }
 
-void json_writer_text(JsonWriter *w, const char *text) { json_writer_string(w, text, strlen(text)); }
+void json_writer_text(JsonWriter *w, const char *text)
+{
+    json_writer_string(w, text, strlen(text));
+}
 
 void json_writer_u64(JsonWriter *w, uint64_t value)
 {
@@ -84,7 +90,10 @@ void json_writer_thousandths(JsonWriter *w, uint64_t value)
 {
     unsigned rest = (unsigned)(value % 1000);
     json_writer_u64(w, value / 1000);
-    json_writer_bytes(w, (char[]){'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10), (char)('0' + rest % 10)}, 4);
+    json_writer_bytes(w,
+                      (char[]){'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
+                               (char)('0' + rest % 10)},
+                      4);
 }
 
 void json_writer_bool(JsonWriter *w, bool value) { json_writer_raw(w, value ? "true" : "false"); }

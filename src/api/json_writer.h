@@ -20,7 +20,8 @@ JsonWriter json_writer_make(char *bytes, size_t max);
 /* Text as it is: keys, brackets, words of our own. */
 void json_writer_raw(JsonWriter *w, const char *text);
 void json_writer_bytes(JsonWriter *w, const void *bytes, size_t count);
-/* A JSON string with its quotes; bytes that are no UTF-8 become U+FFFD. JSON_WRITER_GROWTH bounds what a byte becomes. */
+/* A JSON string with its quotes; bytes that are no UTF-8 become U+FFFD.
+ * JSON_WRITER_GROWTH bounds what a byte becomes. */
 enum { JSON_WRITER_GROWTH = 6 };
 void json_writer_string(JsonWriter *w, const void *text, size_t bytes);
 void json_writer_text(JsonWriter *w, const char *text); /* the same of a C string */

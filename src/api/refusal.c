@@ -30,7 +30,8 @@ void refusal_start(Refusal *r, RefusalKind kind, const char *param)
 bool refusal_of_error(Refusal *r, Error error, const Why *why)
 {
     const char *details = why && why->text[0] ? why->text : error_text(error);
-    if (error == ERR_MEMORY) return refusal_make(r, REFUSAL_MEMORY, NULL, "not enough memory: %s", details);
+    if (error == ERR_MEMORY)
+        return refusal_make(r, REFUSAL_MEMORY, NULL, "not enough memory: %s", details);
     if (error >= ERR_USAGE && error < ERR_AGAIN && error != ERR_NOT_FINITE)
         return refusal_make(r, REFUSAL_VALUE, NULL, "%s", details);
     return refusal_make(r, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), details);

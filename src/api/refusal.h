@@ -12,24 +12,24 @@
 #include "base/error.h"
 
 /* kind, status, type, code, retryable */
-#define REFUSAL_LIST(X)                                                                            \
-    X(REFUSAL_NONE, 200, "", "", 0)                                                                \
-    X(REFUSAL_BODY, 400, "invalid_request_error", "invalid_json", 0)                               \
-    X(REFUSAL_MISSING, 400, "invalid_request_error", "missing_required_parameter", 0)              \
-    X(REFUSAL_VALUE, 400, "invalid_request_error", "invalid_value", 0)                             \
-    X(REFUSAL_TYPE, 400, "invalid_request_error", "invalid_type", 0)                               \
-    X(REFUSAL_UNKNOWN, 400, "invalid_request_error", "unknown_parameter", 0)                       \
-    X(REFUSAL_UNSUPPORTED, 400, "invalid_request_error", "unsupported_parameter", 0)               \
-    X(REFUSAL_CONTEXT, 400, "invalid_request_error", "context_length_exceeded", 0)                 \
-    X(REFUSAL_PATH, 404, "invalid_request_error", "not_found", 0)                                  \
-    X(REFUSAL_MODEL, 404, "invalid_request_error", "model_not_found", 0)                           \
-    X(REFUSAL_METHOD, 405, "invalid_request_error", "method_not_allowed", 0)                       \
-    X(REFUSAL_TOO_LARGE, 413, "invalid_request_error", "request_too_large", 0)                     \
-    X(REFUSAL_MEDIA, 415, "invalid_request_error", "unsupported_media_type", 0)                    \
-    X(REFUSAL_QUEUE, 503, "overloaded_error", "queue_full", 1)                                     \
-    X(REFUSAL_DRAINING, 503, "overloaded_error", "shutting_down", 1)                               \
-    X(REFUSAL_SLOW, 503, "overloaded_error", "reader_too_slow", 1)                                 \
-    X(REFUSAL_MEMORY, 503, "overloaded_error", "out_of_memory", 1)                                 \
+#define REFUSAL_LIST(X)                                                               \
+    X(REFUSAL_NONE, 200, "", "", 0)                                                   \
+    X(REFUSAL_BODY, 400, "invalid_request_error", "invalid_json", 0)                  \
+    X(REFUSAL_MISSING, 400, "invalid_request_error", "missing_required_parameter", 0) \
+    X(REFUSAL_VALUE, 400, "invalid_request_error", "invalid_value", 0)                \
+    X(REFUSAL_TYPE, 400, "invalid_request_error", "invalid_type", 0)                  \
+    X(REFUSAL_UNKNOWN, 400, "invalid_request_error", "unknown_parameter", 0)          \
+    X(REFUSAL_UNSUPPORTED, 400, "invalid_request_error", "unsupported_parameter", 0)  \
+    X(REFUSAL_CONTEXT, 400, "invalid_request_error", "context_length_exceeded", 0)    \
+    X(REFUSAL_PATH, 404, "invalid_request_error", "not_found", 0)                     \
+    X(REFUSAL_MODEL, 404, "invalid_request_error", "model_not_found", 0)              \
+    X(REFUSAL_METHOD, 405, "invalid_request_error", "method_not_allowed", 0)          \
+    X(REFUSAL_TOO_LARGE, 413, "invalid_request_error", "request_too_large", 0)        \
+    X(REFUSAL_MEDIA, 415, "invalid_request_error", "unsupported_media_type", 0)       \
+    X(REFUSAL_QUEUE, 503, "overloaded_error", "queue_full", 1)                        \
+    X(REFUSAL_DRAINING, 503, "overloaded_error", "shutting_down", 1)                  \
+    X(REFUSAL_SLOW, 503, "overloaded_error", "reader_too_slow", 1)                    \
+    X(REFUSAL_MEMORY, 503, "overloaded_error", "out_of_memory", 1)                    \
     X(REFUSAL_SERVER, 500, "server_error", "internal_error", 1)
 
 typedef enum RefusalKind {
@@ -42,8 +42,8 @@ enum { REFUSAL_PARAM_MAX = 96, REFUSAL_JSON_MAX = 4096 };
 
 typedef struct Refusal {
     RefusalKind kind;
-    char param[REFUSAL_PARAM_MAX]; /* "" is null */
-    Why why;                       /* the message */
+    char param[REFUSAL_PARAM_MAX];   /* "" is null */
+    Why why;                         /* the message */
     uint32_t prompt_tokens, context; /* of REFUSAL_CONTEXT */
 } Refusal;
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's body to a checked value. One table (request.c) says which fields exist for which path, and each is honoured
- * or refused by its name: nothing is accepted and ignored but `user`, `model` (one model is served) and the keys of
- * stream_options that do not change the text.
+/* A request's body to a checked value. One table (request.c) says which fields exist for which
+ * path, and each is honoured or refused by its name: nothing is accepted and ignored but `user`,
+ * `model` (one model is served) and the keys of stream_options that do not change the text.
  *
  *   body --> json_scan --> yyjson --> table of fields --> Request
  *
- * null is the same as leaving a field out, except as a message's content. What is borrowed from the body's JSON lives in
- * the arena. What needs the vocabulary's text (tokenizing, whether the prompt fits) comes later. */
+ * null is the same as leaving a field out, except as a message's content. What is borrowed from
+ * the body's JSON lives in the arena. What needs the vocabulary's text (tokenizing, whether the
+ * prompt fits) comes later. */
 #ifndef COBORD_API_REQUEST_H
 #define COBORD_API_REQUEST_H
 
@@ -15,12 +16,18 @@
 #include "text/detokenizer.h"
 #include "text/turns.h"
 
-typedef enum RequestKind { REQUEST_CHAT, REQUEST_COMPLETION, REQUEST_TOKENIZE, REQUEST_DETOKENIZE } RequestKind;
+typedef enum RequestKind {
+    REQUEST_CHAT,
+    REQUEST_COMPLETION,
+    REQUEST_TOKENIZE,
+    REQUEST_DETOKENIZE
+} RequestKind;
 
 enum {
     REQUEST_BODY_BYTES_MAX = 8 << 20,
-    REQUEST_CHOICES_MAX = 8,             /* n times prompts */
-    REQUEST_COMPLETION_TOKENS = 16,      /* of /v1/completions when max_tokens is not given, as in OpenAI's API */
+    REQUEST_CHOICES_MAX = 8, /* n times prompts */
+    REQUEST_COMPLETION_TOKENS =
+        16, /* of /v1/completions when max_tokens is not given, as in OpenAI's API */
     REQUEST_TOKENS_UNLIMITED = INT32_MAX /* up to the context's end */
 };
 
@@ -36,7 +43,8 @@ typedef struct Request {
     RequestKind kind;
     Turn *turns; /* chat */
     size_t turn_count;
-    RequestPrompt prompts[REQUEST_CHOICES_MAX]; /* the other kinds; one of tokenize and detokenize */
+    RequestPrompt
+        prompts[REQUEST_CHOICES_MAX]; /* the other kinds; one of tokenize and detokenize */
     uint32_t prompt_count;
     bool stream, include_usage;
     uint32_t n; /* answers to each prompt */
@@ -51,7 +59,7 @@ typedef struct Request {
 
 /* request_bytes(bytes) suffices for the arena. Result  false with the refusal. */
 size_t request_bytes(size_t body_bytes);
-bool request_parse(RequestKind kind, uint32_t vocabulary, const uint8_t *body, size_t bytes, Arena *arena, Request *out,
-                   Refusal *refusal);
+bool request_parse(RequestKind kind, uint32_t vocabulary, const uint8_t *body, size_t bytes,
+                   Arena *arena, Request *out, Refusal *refusal);
 
 #endif

@@ -9,14 +9,17 @@
 /* A role as the model's turns call it, NULL when it has none. */
 static const char *turn_role(yyjson_val *role)
 {
-    static const char *const roles[][2] = {
-        {"user", "user"}, {"assistant", "assistant"}, {"system", "system"}, {"developer", "system"}};
+    static const char *const roles[][2] = {{"user", "user"},
+                                           {"assistant", "assistant"},
+                                           {"system", "system"},
+                                           {"developer", "system"}};
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
         if (yyjson_equals_str(role, roles[i][0])) return roles[i][1];
     return NULL;
 }
 
-static bool refuse_message(RequestReader *r, RefusalKind kind, size_t index, const char *field, const char *text)
+static bool refuse_message(RequestReader *r, RefusalKind kind, size_t index, const char *field,
+                           const char *text)
 {
     char param[REFUSAL_PARAM_MAX];
     request_name_at(param, "messages", index, field);
@@ -35,12 +38,15 @@ static bool read_parts(RequestReader *r, yyjson_val *parts, size_t index, Turn *
 {
     size_t at, count, from = r->text_bytes;
     yyjson_val *part;
-    yyjson_arr_foreach(parts, at, count, part) {
+    yyjson_arr_foreach(parts, at, count, part)
+    {
         yyjson_val *text = yyjson_obj_get(part, "text");
         if (!yyjson_equals_str(yyjson_obj_get(part, "type"), "text"))
-            return refuse_message(r, REFUSAL_UNSUPPORTED, index, ".content", "has a part that is no text; only text is supported");
+            return refuse_message(r, REFUSAL_UNSUPPORTED, index, ".content",
+                                  "has a part that is no text; only text is supported");
         if (!yyjson_is_str(text) || yyjson_obj_size(part) != 2)
-            return refuse_message(r, REFUSAL_TYPE, index, ".content", "has a part without a text of its own");
+            return refuse_message(r, REFUSAL_TYPE, index, ".content",
+                                  "has a part without a text of its own");
         append_text(r, text);
     }
     if (!count) return refuse_message(r, REFUSAL_VALUE, index, ".content", "has no parts");
@@ -53,7 +59,9 @@ static bool read_content(RequestReader *r, yyjson_val *content, size_t index, Tu
 {
     if (yyjson_is_arr(content)) return read_parts(r, content, index, turn);
     if (!content) return refuse_message(r, REFUSAL_MISSING, index, ".content", "is missing");
-    if (!yyjson_is_str(content)) return refuse_message(r, REFUSAL_TYPE, index, ".content", "must be a string or parts of text");
+    if (!yyjson_is_str(content))
+        return refuse_message(r, REFUSAL_TYPE, index, ".content",
+                              "must be a string or parts of text");
     turn->text = (const uint8_t *)yyjson_get_str(content);
     turn->bytes = yyjson_get_len(content);
     return true;
@@ -62,22 +70,29 @@ static bool read_content(RequestReader *r, yyjson_val *content, size_t index, Tu
 /* Fields beside role and content: what a client copies from an answer is fine while it is empty. */
 static bool check_keys(RequestReader *r, yyjson_val *message, size_t index)
 {
-    static const char *const empty[] = {"name", "refusal", "tool_calls", "annotations", "audio", "function_call"};
+    static const char *const empty[] = {"name",        "refusal", "tool_calls",
+                                        "annotations", "audio",   "function_call"};
     size_t at, count;
     unsigned seen = 0;
     yyjson_val *key, *value;
-    yyjson_obj_foreach(message, at, count, key, value) {
+    yyjson_obj_foreach(message, at, count, key, value)
+    {
         bool role = yyjson_equals_str(key, "role"), content = yyjson_equals_str(key, "content");
         unsigned bit = role ? 1u : content ? 2u : 0u;
-        if (seen & bit) return refuse_message(r, REFUSAL_VALUE, index, role ? ".role" : ".content", "is given twice");
+        if (seen & bit)
+            return refuse_message(r, REFUSAL_VALUE, index, role ? ".role" : ".content",
+                                  "is given twice");
         seen |= bit;
         if (bit) continue;
-        bool known = false, blank = yyjson_is_null(value) || (yyjson_is_arr(value) && yyjson_arr_size(value) == 0);
-        for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++) known |= yyjson_equals_str(key, empty[i]);
+        bool known = false,
+             blank = yyjson_is_null(value) || (yyjson_is_arr(value) && yyjson_arr_size(value) == 0);
+        for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++)
+            known |= yyjson_equals_str(key, empty[i]);
         if (known && blank) continue;
         char field[REFUSAL_PARAM_MAX];
         request_name_safe(field, ".", key);
-        return refuse_message(r, known ? REFUSAL_UNSUPPORTED : REFUSAL_UNKNOWN, index, field, "is not supported");
+        return refuse_message(r, known ? REFUSAL_UNSUPPORTED : REFUSAL_UNKNOWN, index, field,
+                              "is not supported");
     }
     return true;
 }
@@ -85,20 +100,23 @@ static bool check_keys(RequestReader *r, yyjson_val *message, size_t index)
 static bool read_message(RequestReader *r, yyjson_val *message, size_t index, Turn *turn)
 {
     yyjson_val *role = yyjson_obj_get(message, "role");
-    if (!yyjson_is_obj(message)) return refuse_message(r, REFUSAL_TYPE, index, "", "must be an object");
+    if (!yyjson_is_obj(message))
+        return refuse_message(r, REFUSAL_TYPE, index, "", "must be an object");
     if (!check_keys(r, message, index)) return false;
     if (!role) return refuse_message(r, REFUSAL_MISSING, index, ".role", "is missing");
     turn->role = turn_role(role);
     if (!turn->role)
-        return refuse_message(r, REFUSAL_VALUE, index, ".role", "must be system, developer, user or assistant");
+        return refuse_message(r, REFUSAL_VALUE, index, ".role",
+                              "must be system, developer, user or assistant");
     return read_content(r, yyjson_obj_get(message, "content"), index, turn);
 }
 
-bool request_read_messages(RequestReader *r, yyjson_val *value, const char *name)
+bool request_parts_messages(RequestReader *r, yyjson_val *value, const char *name)
 {
     size_t at, count = yyjson_arr_size(value);
     yyjson_val *message;
-    if (!yyjson_is_arr(value)) return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an array", name);
+    if (!yyjson_is_arr(value))
+        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an array", name);
     if (!count) return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s is empty", name);
     size_t mark = arena_mark(r->arena);
     r->request->turns = ARENA_NEW(r->arena, Turn, count);
@@ -106,7 +124,8 @@ bool request_read_messages(RequestReader *r, yyjson_val *value, const char *name
         arena_reset(r->arena, mark);
         return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must hold objects", name);
     }
-    yyjson_arr_foreach(value, at, count, message) {
+    yyjson_arr_foreach(value, at, count, message)
+    {
         if (!read_message(r, message, at, &r->request->turns[at])) return false;
     }
     r->request->turn_count = count;
@@ -115,13 +134,14 @@ bool request_read_messages(RequestReader *r, yyjson_val *value, const char *name
 
 /* ---- prompts ---- */
 
-bool request_read_ids(RequestReader *r, yyjson_val *value, const char *name, RequestPrompt *out)
+bool request_parts_ids(RequestReader *r, yyjson_val *value, const char *name, RequestPrompt *out)
 {
     size_t at, count = yyjson_arr_size(value);
     yyjson_val *item;
     uint32_t *ids = ARENA_NEW(r->arena, uint32_t, count);
     if (!ids) return refusal_make(r->refusal, REFUSAL_MEMORY, name, "no memory for %zu ids", count);
-    yyjson_arr_foreach(value, at, count, item) {
+    yyjson_arr_foreach(value, at, count, item)
+    {
         if (yyjson_is_uint(item) && yyjson_get_uint(item) < r->vocabulary) {
             ids[at] = (uint32_t)yyjson_get_uint(item);
             continue;
@@ -138,24 +158,28 @@ bool request_read_ids(RequestReader *r, yyjson_val *value, const char *name, Req
 static bool add_prompt(RequestReader *r, yyjson_val *value, const char *name)
 {
     if (r->request->prompt_count == REQUEST_CHOICES_MAX)
-        return refusal_make(r->refusal, REFUSAL_VALUE, "prompt", "more than %d prompts", REQUEST_CHOICES_MAX);
+        return refusal_make(r->refusal, REFUSAL_VALUE, "prompt", "more than %d prompts",
+                            REQUEST_CHOICES_MAX);
     RequestPrompt *prompt = &r->request->prompts[r->request->prompt_count++];
-    if (yyjson_is_arr(value) && yyjson_arr_size(value)) return request_read_ids(r, value, name, prompt);
+    if (yyjson_is_arr(value) && yyjson_arr_size(value))
+        return request_parts_ids(r, value, name, prompt);
     if (!yyjson_is_str(value))
         return refusal_make(r->refusal, yyjson_is_arr(value) ? REFUSAL_VALUE : REFUSAL_TYPE, name,
                             "%s must be a text, or an array of at least one token id", name);
-    *prompt = (RequestPrompt){.text = (const uint8_t *)yyjson_get_str(value), .bytes = yyjson_get_len(value)};
+    *prompt = (RequestPrompt){.text = (const uint8_t *)yyjson_get_str(value),
+                              .bytes = yyjson_get_len(value)};
     return true;
 }
 
 /* "text", [1,2], ["text","text"], [[1,2],[3]]: the first item tells the last three apart. */
-bool request_read_prompt(RequestReader *r, yyjson_val *value, const char *name)
+bool request_parts_prompt(RequestReader *r, yyjson_val *value, const char *name)
 {
     yyjson_val *first = yyjson_arr_get_first(value), *item;
     bool many = yyjson_is_str(first) || yyjson_is_arr(first);
     if (!many) return add_prompt(r, value, name);
     size_t at, count;
-    yyjson_arr_foreach(value, at, count, item) {
+    yyjson_arr_foreach(value, at, count, item)
+    {
         char param[REFUSAL_PARAM_MAX];
         request_name_at(param, name, at, "");
         if (!add_prompt(r, item, param)) return false;
@@ -168,25 +192,30 @@ bool request_read_prompt(RequestReader *r, yyjson_val *value, const char *name)
 static bool add_stop(RequestReader *r, yyjson_val *value, const char *name)
 {
     Request *q = r->request;
-    if (!yyjson_is_str(value)) return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be a string", name);
+    if (!yyjson_is_str(value))
+        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be a string", name);
     size_t bytes = yyjson_get_len(value);
     if (!bytes || bytes > DETOKENIZER_STOP_BYTES_MAX)
-        return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s must have 1 to %d bytes", name, DETOKENIZER_STOP_BYTES_MAX);
+        return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s must have 1 to %d bytes", name,
+                            DETOKENIZER_STOP_BYTES_MAX);
     if (q->stop_count == DETOKENIZER_STOPS_MAX)
-        return refusal_make(r->refusal, REFUSAL_VALUE, "stop", "more than %d stop strings", DETOKENIZER_STOPS_MAX);
+        return refusal_make(r->refusal, REFUSAL_VALUE, "stop", "more than %d stop strings",
+                            DETOKENIZER_STOPS_MAX);
     q->stops[q->stop_count] = yyjson_get_str(value);
     q->stop_bytes[q->stop_count++] = (uint32_t)bytes;
     return true;
 }
 
-bool request_read_stop(RequestReader *r, yyjson_val *value, const char *name)
+bool request_parts_stop(RequestReader *r, yyjson_val *value, const char *name)
 {
     size_t at, count;
     yyjson_val *item;
     if (yyjson_is_str(value)) return add_stop(r, value, name);
     if (!yyjson_is_arr(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be a string or an array of strings", name);
-    yyjson_arr_foreach(value, at, count, item) {
+        return refusal_make(r->refusal, REFUSAL_TYPE, name,
+                            "%s must be a string or an array of strings", name);
+    yyjson_arr_foreach(value, at, count, item)
+    {
         char param[REFUSAL_PARAM_MAX];
         request_name_at(param, name, at, "");
         if (!add_stop(r, item, param)) return false;
@@ -209,14 +238,17 @@ static bool read_id_key(yyjson_val *key, uint32_t vocabulary, uint32_t *out)
     return id < vocabulary;
 }
 
-static bool read_bias(RequestReader *r, yyjson_val *key, yyjson_val *value, const char *name, SamplerBias *out)
+static bool read_bias(RequestReader *r, yyjson_val *key, yyjson_val *value, const char *name,
+                      SamplerBias *out)
 {
     char param[REFUSAL_PARAM_MAX];
     request_name_safe(param, "logit_bias.", key);
     const char *shown = param[0] ? param : name;
     double bias = yyjson_get_num(value);
     if (!read_id_key(key, r->vocabulary, &out->id))
-        return refusal_make(r->refusal, REFUSAL_VALUE, shown, "the keys of logit_bias are token ids, from 0 to %u", r->vocabulary - 1);
+        return refusal_make(r->refusal, REFUSAL_VALUE, shown,
+                            "the keys of logit_bias are token ids, from 0 to %u",
+                            r->vocabulary - 1);
     if (!yyjson_is_num(value) || !(bias >= -100 && bias <= 100))
         return refusal_make(r->refusal, yyjson_is_num(value) ? REFUSAL_VALUE : REFUSAL_TYPE, shown,
                             "%s must be a number from -100 to 100", shown);
@@ -224,20 +256,25 @@ static bool read_bias(RequestReader *r, yyjson_val *key, yyjson_val *value, cons
     return true;
 }
 
-bool request_read_bias(RequestReader *r, yyjson_val *value, const char *name)
+bool request_parts_bias(RequestReader *r, yyjson_val *value, const char *name)
 {
     size_t at, count = yyjson_obj_size(value);
     yyjson_val *key, *item;
     if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an object of token ids and numbers", name);
+        return refusal_make(r->refusal, REFUSAL_TYPE, name,
+                            "%s must be an object of token ids and numbers", name);
     if (count > SAMPLER_BIAS_MAX)
-        return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s has more than %d entries", name, SAMPLER_BIAS_MAX);
+        return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s has more than %d entries", name,
+                            SAMPLER_BIAS_MAX);
     SamplerBias *bias = ARENA_NEW(r->arena, SamplerBias, count);
     if (!bias) return refusal_make(r->refusal, REFUSAL_MEMORY, name, "no memory for %s", name);
-    yyjson_obj_foreach(value, at, count, key, item) {
+    yyjson_obj_foreach(value, at, count, key, item)
+    {
         if (!read_bias(r, key, item, name, &bias[at])) return false;
         for (size_t i = 0; i < at; i++)
-            if (bias[i].id == bias[at].id) return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s names a token twice", name);
+            if (bias[i].id == bias[at].id)
+                return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s names a token twice",
+                                    name);
     }
     r->request->params.bias = bias;
     r->request->params.bias_count = (uint32_t)count;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that read a request share. A reader takes one field's value, never null, and is false with the refusal. */
+/* What the files that read a request share. A reader takes one field's value, never null, and is
+ * false with the refusal. */
 #ifndef COBORD_API_REQUEST_STATE_H
 #define COBORD_API_REQUEST_STATE_H
 
@@ -18,12 +19,12 @@ typedef struct RequestReader {
 
 typedef bool (*RequestRead)(RequestReader *r, yyjson_val *value, const char *name);
 
-bool request_read_messages(RequestReader *r, yyjson_val *value, const char *name);
-bool request_read_prompt(RequestReader *r, yyjson_val *value, const char *name);
+bool request_parts_messages(RequestReader *r, yyjson_val *value, const char *name);
+bool request_parts_prompt(RequestReader *r, yyjson_val *value, const char *name);
 /* One array of ids; `name` is how a refusal calls it. */
-bool request_read_ids(RequestReader *r, yyjson_val *value, const char *name, RequestPrompt *out);
-bool request_read_stop(RequestReader *r, yyjson_val *value, const char *name);
-bool request_read_bias(RequestReader *r, yyjson_val *value, const char *name);
+bool request_parts_ids(RequestReader *r, yyjson_val *value, const char *name, RequestPrompt *out);
+bool request_parts_stop(RequestReader *r, yyjson_val *value, const char *name);
+bool request_parts_bias(RequestReader *r, yyjson_val *value, const char *name);
 
 /* "messages[3].content" into out[REFUSAL_PARAM_MAX]; `more` may be "". */
 void request_name_at(char *out, const char *name, size_t index, const char *more);

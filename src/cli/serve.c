@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cobord serve: OpenAI's API over one model, every role in this process. The socket is bound before the model is read, so
- * that a port in use is said at once. */
+/* cobord serve: OpenAI's API over one model, every role in this process. The socket is bound
+ * before the model is read, so that a port in use is said at once. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,12 +11,14 @@
 #include "host/listen.h"
 #include "host/serve.h"
 
-static const OptionId serve_options[] = {OPTION_LISTEN, OPTION_SLOTS, OPTION_QUEUE, OPTIONS_ENGINE, OPTION_END};
+static const OptionId serve_options[] = {OPTION_LISTEN, OPTION_SLOTS, OPTION_QUEUE, OPTIONS_ENGINE,
+                                         OPTION_END};
 static const OptionVerb serve_verb = {
     .name = "serve",
     .usage = "MODEL",
-    .summary = "Answers OpenAI's API over HTTP: /v1/chat/completions, /v1/completions, /v1/models, and\n"
-               "/tokenize, /detokenize, /health, /ready, /metrics. Ctrl-C finishes what was begun.",
+    .summary =
+        "Answers OpenAI's API over HTTP: /v1/chat/completions, /v1/completions, /v1/models, and\n"
+        "/tokenize, /detokenize, /health, /ready, /metrics. Ctrl-C finishes what was begun.",
     .examples = "  cobord serve qwen2.5-coder-1.5b\n"
                 "  cobord serve smollm2-135m --listen 127.0.0.1:9000 --slots 8 --context 2048\n",
     .options = serve_options,
@@ -33,11 +35,14 @@ static void name_model(const char *model, char *out)
     const char *slash = strrchr(model, '/');
     const char *from = slash && slash[1] ? slash + 1 : model;
     size_t bytes = strlen(from);
-    if (bytes > 5 && (strcmp(from + bytes - 5, ".knot") == 0 || strcmp(from + bytes - 5, ".gguf") == 0)) bytes -= 5;
+    if (bytes > 5 &&
+        (strcmp(from + bytes - 5, ".knot") == 0 || strcmp(from + bytes - 5, ".gguf") == 0))
+        bytes -= 5;
     if (bytes > SERVE_NAME_MAX) bytes = SERVE_NAME_MAX;
     for (size_t i = 0; i < bytes; i++) {
         char c = from[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._-:", c);
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     strchr("._-:", c);
         out[i] = plain ? c : '_';
     }
     out[bytes] = '\0';
@@ -50,21 +55,31 @@ static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count,
 
 static void announce(const Listen *listen, const char *name, const Plan *plan, uint32_t slots)
 {
-    printf("%s: %u slots of %u tokens, on http://%s\n", name, slots, plan->context, listen->address);
+    printf("%s: %u slots of %u tokens, on http://%s\n", name, slots, plan->context,
+           listen->address);
     (void)fflush(stdout);
     if (!listen->loopback)
-        fprintf(stderr, "cobord: anyone who reaches %s can use this server: it has no keys and no TLS yet\n", listen->address);
+        fprintf(
+            stderr,
+            "cobord: anyone who reaches %s can use this server: it has no keys and no TLS yet\n",
+            listen->address);
 }
 
-static int serve_model(const char *model, EngineSession *session, const Listen *listen, uint32_t slots, uint32_t queue)
+static int serve_model(const char *model, EngineSession *session, const Listen *listen,
+                       uint32_t slots, uint32_t queue)
 {
     Why why = {{0}};
     char name[SERVE_NAME_MAX + 1];
     const Plan *plan = engine_plan(session->engine);
     name_model(model, name);
     ServeOptions options = {
-        .listen = *listen, .model = name, .slots = slots, .queue_max = queue,
-        .vocabulary = session->model.hyper.vocabulary, .context = plan->context, .tokenizer = session->model.tokenizer,
+        .listen = *listen,
+        .model = name,
+        .slots = slots,
+        .queue_max = queue,
+        .vocabulary = session->model.hyper.vocabulary,
+        .context = plan->context,
+        .tokenizer = session->model.tokenizer,
         .engine = {session->engine, engine_coordinator(session->engine), step},
     };
     Serve *serve;
@@ -86,7 +101,8 @@ int cli_serve(int argc, char **argv)
     if (!options_read(&o, &serve_verb, argc, argv, &code)) return code;
     const char *where = options_text(&o, OPTION_LISTEN);
     Error error = listen_open(where, &listen, &why);
-    if (error != OK) return complain(error, &why, where, "Choose another place with --listen HOST:PORT");
+    if (error != OK)
+        return complain(error, &why, where, "Choose another place with --listen HOST:PORT");
     uint32_t slots = (uint32_t)options_count(&o, OPTION_SLOTS);
     code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS,
                                &(EngineNeeds){.sessions = slots, .logit_rows = slots}, &session);
@@ -94,7 +110,8 @@ int cli_serve(int argc, char **argv)
         close(listen.fd);
         return code;
     }
-    code = serve_model(o.operands[0], &session, &listen, slots, (uint32_t)options_count(&o, OPTION_QUEUE));
+    code = serve_model(o.operands[0], &session, &listen, slots,
+                       (uint32_t)options_count(&o, OPTION_QUEUE));
     engine_options_close(&session);
     return code;
 }

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "host/http_server.h"
+#include "host/http.h"
 
 /* A connection, from accept to close. */
 typedef struct HttpLine {
@@ -63,7 +63,7 @@ void http_wake_locked(HttpExchange *x);
 bool http_stream_write_locked(HttpExchange *x, const void *bytes, size_t count);
 
 void http_watch_locked(HttpExchange *x);
-void http_unwatch_locked(HttpExchange *x);
+void http_watch_end_locked(HttpExchange *x);
 /* The watcher's thread; its argument is the server. */
 void *http_watch(void *server);
 

@@ -17,7 +17,7 @@ void http_watch_locked(HttpExchange *x)
     x->watched = epoll_ctl(x->server->epoll_fd, EPOLL_CTL_ADD, x->line->fd, &event) == 0;
 }
 
-void http_unwatch_locked(HttpExchange *x)
+void http_watch_end_locked(HttpExchange *x)
 {
     if (x->watched) (void)epoll_ctl(x->server->epoll_fd, EPOLL_CTL_DEL, x->line->fd, NULL);
     x->watched = false;

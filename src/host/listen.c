@@ -29,7 +29,8 @@ static Error split(const char *where, Place *out, Why *why)
     size_t host = colon ? (size_t)(colon - where) : 0;
     bool brackets = host >= 2 && where[0] == '[' && where[host - 1] == ']';
     if (!is_port(port) || host >= sizeof out->host || (!brackets && memchr(where, ':', host)))
-        return error_why(why, ERR_USAGE, "'%s' is no HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080", where);
+        return error_why(why, ERR_USAGE,
+                         "'%s' is no HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080", where);
     const char *from = brackets ? where + 1 : where;
     size_t bytes = brackets ? host - 2 : host;
     (void)snprintf(out->host, sizeof out->host, "%.*s", (int)bytes, from);
@@ -40,8 +41,10 @@ static Error split(const char *where, Place *out, Why *why)
 
 static bool is_loopback(const struct sockaddr *a)
 {
-    if (a->sa_family == AF_INET) return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
-    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+    if (a->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
+    return a->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
 static void describe(Listen *out)
@@ -51,7 +54,8 @@ static void describe(Listen *out)
     char host[64] = "?", port[8] = "?";
     if (getsockname(out->fd, (struct sockaddr *)&address, &bytes) != 0) return;
     out->loopback = is_loopback((struct sockaddr *)&address);
-    (void)getnameinfo((struct sockaddr *)&address, bytes, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    (void)getnameinfo((struct sockaddr *)&address, bytes, host, sizeof host, port, sizeof port,
+                      NI_NUMERICHOST | NI_NUMERICSERV);
     bool six = address.ss_family == AF_INET6;
     (void)snprintf(out->address, sizeof out->address, six ? "[%s]:%s" : "%s:%s", host, port);
 }
@@ -75,7 +79,9 @@ static Error bind_to(const struct addrinfo *a, const char *where, Listen *out, W
 Error listen_open(const char *where, Listen *out, Why *why)
 {
     Place place;
-    struct addrinfo *found = NULL, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL, hints = {.ai_family = AF_UNSPEC,
+                                            .ai_socktype = SOCK_STREAM,
+                                            .ai_flags = AI_PASSIVE};
     *out = (Listen){.fd = -1};
     TRY(split(where, &place, why));
     int fault = getaddrinfo(place.host, place.port, &hints, &found);

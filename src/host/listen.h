@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A listening TCP socket from HOST:PORT, bound before anything expensive starts, so that a port in use is known at once. */
+/* A listening TCP socket from HOST:PORT, bound before anything expensive starts, so that a port in
+ * use is known at once. */
 #ifndef COBORD_HOST_LISTEN_H
 #define COBORD_HOST_LISTEN_H
 

@@ -45,11 +45,12 @@ void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal)
     unsigned status = refusal_status(refusal);
     if (status == 500) s->figures.failed++;
     else s->figures.refused++;
-    http_reply(x, &(HttpReply){status, "application/json", NULL, refusal_retry_s(refusal)}, body, w.used);
+    http_reply(x, &(HttpReply){status, "application/json", NULL, refusal_retry_s(refusal)}, body,
+               w.used);
 }
 
-/* ---- Signals: the first drains, the second reaches the engine through the handler that was there before, which ends the
- * process at the third. ---- */
+/* ---- Signals: the first drains, the second reaches the engine through the handler that was there
+ * before, which ends the process at the third. ---- */
 
 static volatile sig_atomic_t signals;
 static int signal_fd = -1;
@@ -63,7 +64,8 @@ static void take_signal(int number)
     uint64_t one = 1;
     if (signals++)
         for (size_t i = 0; i < SIGNALS; i++)
-            if (signal_numbers[i] == number && signals_before[i].sa_handler != SIG_DFL) signals_before[i].sa_handler(number);
+            if (signal_numbers[i] == number && signals_before[i].sa_handler != SIG_DFL)
+                signals_before[i].sa_handler(number);
     if (write(signal_fd, &one, sizeof one) != sizeof one) errno = saved;
     errno = saved;
 }
@@ -74,13 +76,15 @@ static void catch_signals(int fd)
     struct sigaction action = {.sa_handler = take_signal};
     for (size_t i = 0; i < SIGNALS; i++) {
         (void)sigaction(signal_numbers[i], NULL, &signals_before[i]);
-        if (signals_before[i].sa_handler != SIG_IGN) (void)sigaction(signal_numbers[i], &action, NULL);
+        if (signals_before[i].sa_handler != SIG_IGN)
+            (void)sigaction(signal_numbers[i], &action, NULL);
     }
 }
 
 static void release_signals(void)
 {
-    for (size_t i = 0; i < SIGNALS; i++) (void)sigaction(signal_numbers[i], &signals_before[i], NULL);
+    for (size_t i = 0; i < SIGNALS; i++)
+        (void)sigaction(signal_numbers[i], &signals_before[i], NULL);
 }
 
 /* ---- Slots ---- */
@@ -101,7 +105,9 @@ static bool choose_slot(const Serve *s, const ServeAnswer *a, uint32_t *slot, ui
     for (uint32_t i = 0; i < s->options.slots; i++) {
         if (s->slots[i]) continue;
         uint32_t shared = shared_beginning(s, a, i);
-        if (found && (shared < *same || (shared == *same && s->slot_used[i] >= s->slot_used[*slot]))) continue;
+        if (found &&
+            (shared < *same || (shared == *same && s->slot_used[i] >= s->slot_used[*slot])))
+            continue;
         found = true;
         *slot = i;
         *same = shared;
@@ -158,8 +164,8 @@ static void go_on(Serve *s, ServeAnswer *a)
 {
     Why why = {{0}};
     a->state = SERVE_RUNNING;
-    Error error = coordinator_start(s->options.engine.coordinator, a->slot, NULL, 0, a->job->tokens_max - a->generated,
-                                    &a->params, &why);
+    Error error = coordinator_start(s->options.engine.coordinator, a->slot, NULL, 0,
+                                    a->job->tokens_max - a->generated, &a->params, &why);
     if (error == OK) return;
     CoordinatorEvent event = {.slot = a->slot, .ended = true, .error = error};
     serve_answer_event(s, a, &event, &why);
@@ -175,7 +181,8 @@ static void look_at_paused(Serve *s)
             go_on(s, a);
         } else if (serve_now_ns() - a->paused_ns > SERVE_PAUSE_S_MAX * 1000000000ull) {
             Refusal refusal;
-            (void)refusal_make(&refusal, REFUSAL_SLOW, NULL, "the answer was not read for %d seconds", SERVE_PAUSE_S_MAX);
+            (void)refusal_make(&refusal, REFUSAL_SLOW, NULL,
+                               "the answer was not read for %d seconds", SERVE_PAUSE_S_MAX);
             serve_answer_end_job(s, a->job, &refusal);
         }
     }
@@ -193,7 +200,9 @@ static void limit_rows(Serve *s, uint64_t step_ns)
     if (rows < ROWS_TO_MEASURE) return;
     uint64_t row_ns = (step_ns - s->pass_ns) / rows + 1;
     uint64_t most = (s->pass_ns > FRAME_NS ? s->pass_ns : FRAME_NS) / row_ns;
-    coordinator_limit_rows(c, most < ROWS_MIN ? ROWS_MIN : most > UINT32_MAX ? UINT32_MAX : (uint32_t)most);
+    coordinator_limit_rows(c, most < ROWS_MIN     ? ROWS_MIN
+                              : most > UINT32_MAX ? UINT32_MAX
+                                                  : (uint32_t)most);
 }
 
 static bool step(Serve *s)
@@ -218,7 +227,8 @@ static void sleep_until_news(Serve *s, int timeout_ms)
 {
     struct pollfd wake = {.fd = s->wake_fd, .events = POLLIN};
     uint64_t count;
-    if (poll(&wake, 1, timeout_ms) == 1 && read(s->wake_fd, &count, sizeof count) != sizeof count) return;
+    if (poll(&wake, 1, timeout_ms) == 1 && read(s->wake_fd, &count, sizeof count) != sizeof count)
+        return;
 }
 
 static void notice_signal(Serve *s)
@@ -244,7 +254,8 @@ void serve_run(Serve *s)
         sleep_until_news(s, 1000);
     }
     /* What is finished still has to reach its readers. */
-    for (int i = 0; i < FLUSH_S_MAX * 20 && http_server_busy(s->http) && signals < 2; i++) sleep_until_news(s, 50);
+    for (int i = 0; i < FLUSH_S_MAX * 20 && http_server_busy(s->http) && signals < 2; i++)
+        sleep_until_news(s, 50);
     release_signals();
 }
 
@@ -259,11 +270,17 @@ static void wake_for(void *serve, HttpExchange *x)
 static Error open_http(Serve *s, Why *why)
 {
     HttpServerOptions http = {
-        .listen_fd = s->options.listen.fd, .connections_max = CONNECTIONS_MAX,
-        .body_bytes_max = REQUEST_BODY_BYTES_MAX, .bodies_bytes_max = BODIES_BYTES_MAX,
-        .stream_bytes_low = SERVE_STREAM_RESUME_BYTES, .stream_bytes_max = SERVE_STREAM_BYTES_MAX,
-        .context = s, .head = serve_routes_head, .request = serve_routes_request,
-        .gone = wake_for, .drained = wake_for,
+        .listen_fd = s->options.listen.fd,
+        .connections_max = CONNECTIONS_MAX,
+        .body_bytes_max = REQUEST_BODY_BYTES_MAX,
+        .bodies_bytes_max = BODIES_BYTES_MAX,
+        .stream_bytes_low = SERVE_STREAM_RESUME_BYTES,
+        .stream_bytes_max = SERVE_STREAM_BYTES_MAX,
+        .context = s,
+        .head = serve_routes_head,
+        .request = serve_routes_request,
+        .gone = wake_for,
+        .drained = wake_for,
     };
     s->options.listen.fd = -1;
     TRY(serve_intake_start(s, why));
@@ -283,7 +300,8 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     s->slot_used = calloc(options->slots, sizeof *s->slot_used);
     s->event = malloc(SERVE_EVENT_BYTES);
     Error error = OK;
-    if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->event) error = error_why(why, ERR_MEMORY, "no memory for the server");
+    if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->event)
+        error = error_why(why, ERR_MEMORY, "no memory for the server");
     if (error == OK) error = open_http(s, why);
     if (error == OK) *out = s;
     else serve_close(s);

@@ -11,9 +11,10 @@
  *               |             PAUSED --(too long)--> refused
  *               +---- client gone, at any time: dropped, its slot is free before the next step
  *
- * One thread, the caller of serve_run, owns the coordinator. It sleeps while no slot is active; whoever has news writes to
- * an eventfd. A request is one job with up to 8 answers (n, prompts); each answer takes a slot of its own: the free one that
- * already said the longest beginning of its prompt, which is then not computed again. */
+ * One thread, the caller of serve_run, owns the coordinator. It sleeps while no slot is active;
+ * whoever has news writes to an eventfd. A request is one job with up to 8 answers (n, prompts); each
+ * answer takes a slot of its own: the free one that already said the longest beginning of its prompt,
+ * which is then not computed again. */
 #ifndef COBORD_HOST_SERVE_H
 #define COBORD_HOST_SERVE_H
 
@@ -41,7 +42,8 @@ typedef struct ServeOptions {
 
 /* Accepts requests from here on. Owner  what the options point to must outlive it. */
 MUST_CHECK Error serve_open(const ServeOptions *options, Serve **out, Why *why);
-/* Answers until SIGINT or SIGTERM, then finishes what was begun; a second signal gives that up, a third ends the process. */
+/* Answers until SIGINT or SIGTERM, then finishes what was begun; a second signal gives that up, a
+ * third ends the process. */
 void serve_run(Serve *serve);
 void serve_close(Serve *serve);
 

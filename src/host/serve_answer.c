@@ -48,8 +48,8 @@ static void log_gone(const ServeJob *job)
 {
     uint64_t tokens = 0;
     for (uint32_t i = 0; i < job->answer_count; i++) tokens += job->answers[i].generated;
-    fprintf(stderr, "cobord: %s: the client left after %llu tokens; its slot is free\n", job->head.id,
-            (unsigned long long)tokens);
+    fprintf(stderr, "cobord: %s: the client left after %llu tokens; its slot is free\n",
+            job->head.id, (unsigned long long)tokens);
 }
 
 void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
@@ -99,7 +99,8 @@ static void end_stream(Serve *s, ServeJob *job, const AnswerUsage *usage)
 static bool send_whole(ServeJob *job, const AnswerUsage *usage)
 {
     size_t max = 2 * ANSWER_EVENT_BYTES;
-    for (uint32_t i = 0; i < job->answer_count; i++) max += JSON_WRITER_GROWTH * job->answers[i].text_bytes + ANSWER_EVENT_BYTES;
+    for (uint32_t i = 0; i < job->answer_count; i++)
+        max += JSON_WRITER_GROWTH * job->answers[i].text_bytes + ANSWER_EVENT_BYTES;
     char *body = malloc(max);
     if (!body) return false;
     JsonWriter w = json_writer_make(body, max);
@@ -144,9 +145,12 @@ static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
 static void fail(Serve *s, ServeAnswer *a, Error error, const Why *why)
 {
     Refusal refusal;
-    if (error == ERR_CANCELLED) (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
+    if (error == ERR_CANCELLED)
+        (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
     else (void)refusal_make(&refusal, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), why->text);
-    if (error != ERR_CANCELLED) fprintf(stderr, "cobord: %s failed: %s: %s\n", a->job->head.id, error_text(error), why->text);
+    if (error != ERR_CANCELLED)
+        fprintf(stderr, "cobord: %s failed: %s: %s\n", a->job->head.id, error_text(error),
+                why->text);
     serve_answer_end_job(s, a->job, &refusal);
 }
 
@@ -187,9 +191,11 @@ static bool take_token(Serve *s, ServeAnswer *a, uint32_t id)
     a->generated++;
     s->figures.generated_tokens++;
     bool end = tokenizer_is_end(s->options.tokenizer, id);
-    Error error = end ? detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why)
-                      : detokenizer_push(&a->detokenizer, id, text, sizeof text, &bytes, &stopped, &why);
-    if (error == OK && !put_text(s, a, text, bytes)) error = error_why(&why, ERR_MEMORY, "the answer's text");
+    Error error =
+        end ? detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why)
+            : detokenizer_push(&a->detokenizer, id, text, sizeof text, &bytes, &stopped, &why);
+    if (error == OK && !put_text(s, a, text, bytes))
+        error = error_why(&why, ERR_MEMORY, "the answer's text");
     if (error != OK) fail(s, a, error, &why);
     else if (end || stopped) finish(s, a, ANSWER_STOP);
     return error == OK && !end && !stopped;
@@ -201,7 +207,8 @@ static void end_by_length(Serve *s, ServeAnswer *a)
     size_t bytes = 0;
     Why why = {{0}};
     Error error = detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why);
-    if (error == OK && !put_text(s, a, text, bytes)) error = error_why(&why, ERR_MEMORY, "the answer's text");
+    if (error == OK && !put_text(s, a, text, bytes))
+        error = error_why(&why, ERR_MEMORY, "the answer's text");
     if (error != OK) fail(s, a, error, &why);
     else finish(s, a, ANSWER_LENGTH);
 }
@@ -237,7 +244,8 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     s->figures.active++;
     uint32_t said;
     (void)coordinator_tokens(c, slot, &said);
-    Error error = coordinator_start(c, slot, a->ids + said, a->count - said, a->job->tokens_max, &a->params, &why);
+    Error error = coordinator_start(c, slot, a->ids + said, a->count - said, a->job->tokens_max,
+                                    &a->params, &why);
     a->cached = cached;
     s->figures.prompt_tokens += a->count;
     s->figures.cached_tokens += cached;

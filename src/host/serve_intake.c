@@ -26,18 +26,23 @@ typedef struct Intake {
 
 /* ---- Text to ids ---- */
 
-static bool no_memory(Intake *in) { return refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "not enough memory for the prompt"); }
+static bool no_memory(Intake *in)
+{
+    return refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "not enough memory for the prompt");
+}
 
 static Error encode_turns(Intake *in, Arena *scratch, Ids *out, size_t max, Why *why)
 {
     const Request *q = &in->request;
-    return turns_encode(in->serve->options.tokenizer, q->turns, q->turn_count, true, scratch, out->ids, max, &out->count, why);
+    return turns_encode(in->serve->options.tokenizer, q->turns, q->turn_count, true, scratch,
+                        out->ids, max, &out->count, why);
 }
 
 static unsigned text_flags(const Request *q)
 {
     if (q->kind == REQUEST_TOKENIZE)
-        return (q->plain_specials ? 0u : (unsigned)TOKENIZE_SPECIALS) | (q->add_bos ? (unsigned)TOKENIZE_BOS : 0u);
+        return (q->plain_specials ? 0u : (unsigned)TOKENIZE_SPECIALS) |
+               (q->add_bos ? (unsigned)TOKENIZE_BOS : 0u);
     return TOKENIZE_SPECIALS | TOKENIZE_BOS;
 }
 
@@ -47,16 +52,18 @@ static bool encode(Intake *in, const RequestPrompt *prompt, Ids *out)
     const Tokenizer *t = in->serve->options.tokenizer;
     const Request *q = &in->request;
     Why why = {{0}};
-    size_t max = prompt ? tokenizer_ids_max(t, prompt->bytes) : turns_ids_max(q->turns, q->turn_count);
-    size_t bytes = prompt ? tokenizer_scratch_bytes(t, prompt->bytes) : turns_scratch_bytes(t, q->turns, q->turn_count);
+    size_t max =
+        prompt ? tokenizer_ids_max(t, prompt->bytes) : turns_ids_max(q->turns, q->turn_count);
+    size_t bytes = prompt ? tokenizer_scratch_bytes(t, prompt->bytes)
+                          : turns_scratch_bytes(t, q->turns, q->turn_count);
     void *memory = malloc(bytes);
     out->ids = malloc((max + 1) * sizeof *out->ids);
     bool fine = memory && out->ids;
     if (!fine) (void)no_memory(in);
     if (fine) {
         Arena scratch = arena_make(memory, bytes);
-        Error error = prompt ? tokenizer_encode(t, prompt->text, prompt->bytes, text_flags(q), &scratch, out->ids, max,
-                                                &out->count, &why)
+        Error error = prompt ? tokenizer_encode(t, prompt->text, prompt->bytes, text_flags(q),
+                                                &scratch, out->ids, max, &out->count, &why)
                              : encode_turns(in, &scratch, out, max, &why);
         fine = error == OK || refusal_of_error(&in->refusal, error, &why);
     }
@@ -94,10 +101,14 @@ static bool check_prompts(Intake *in)
     uint32_t context = in->serve->options.context;
     for (uint32_t i = 0; i < in->prompt_count; i++) {
         size_t count = in->prompts[i].count;
-        if (!count) return refusal_make(&in->refusal, REFUSAL_VALUE, param, "%s is empty, and the model has no token to begin with", param);
+        if (!count)
+            return refusal_make(&in->refusal, REFUSAL_VALUE, param,
+                                "%s is empty, and the model has no token to begin with", param);
         if (count <= context) continue;
-        (void)refusal_make(&in->refusal, REFUSAL_CONTEXT, param,
-                           "the prompt has %zu tokens and the context %u: shorten it, or serve with a larger --context", count, context);
+        (void)refusal_make(
+            &in->refusal, REFUSAL_CONTEXT, param,
+            "the prompt has %zu tokens and the context %u: shorten it, or serve with a larger --context",
+            count, context);
         in->refusal.prompt_tokens = (uint32_t)count;
         in->refusal.context = context;
         return false;
@@ -118,8 +129,10 @@ static uint64_t new_seed(void)
 static size_t kept_bytes(const Intake *in)
 {
     size_t bytes = arena_bytes(in->request.params.bias_count * sizeof(SamplerBias)) + ARENA_ALIGN;
-    for (uint32_t i = 0; i < in->request.stop_count; i++) bytes += arena_bytes(in->request.stop_bytes[i]);
-    for (uint32_t i = 0; i < in->prompt_count; i++) bytes += arena_bytes(in->prompts[i].count * sizeof(uint32_t));
+    for (uint32_t i = 0; i < in->request.stop_count; i++)
+        bytes += arena_bytes(in->request.stop_bytes[i]);
+    for (uint32_t i = 0; i < in->prompt_count; i++)
+        bytes += arena_bytes(in->prompts[i].count * sizeof(uint32_t));
     return bytes;
 }
 
@@ -138,14 +151,17 @@ static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
     const ServeAnswer *first = &job->answers[index - index % q->n];
     const Ids *prompt = &in->prompts[index / q->n];
     Why why = {{0}};
-    *a = (ServeAnswer){.job = job, .index = index, .count = (uint32_t)prompt->count, .params = q->params};
+    *a = (ServeAnswer){
+        .job = job, .index = index, .count = (uint32_t)prompt->count, .params = q->params};
     a->ids = a == first ? keep(arena, prompt->ids, prompt->count * sizeof(uint32_t)) : first->ids;
     a->params.seed += index % q->n;
-    a->params.bias = index ? job->answers[0].params.bias
-                           : keep(arena, q->params.bias, q->params.bias_count * sizeof(SamplerBias));
+    a->params.bias = index
+                         ? job->answers[0].params.bias
+                         : keep(arena, q->params.bias, q->params.bias_count * sizeof(SamplerBias));
     detokenizer_start(&a->detokenizer, in->serve->options.tokenizer, false);
     for (uint32_t i = 0; i < q->stop_count; i++) {
-        const char *stop = index ? job->answers[0].detokenizer.stops[i] : keep(arena, q->stops[i], q->stop_bytes[i]);
+        const char *stop = index ? job->answers[0].detokenizer.stops[i]
+                                 : keep(arena, q->stops[i], q->stop_bytes[i]);
         Error error = detokenizer_add_stop(&a->detokenizer, stop, q->stop_bytes[i], &why);
         if (error != OK) return refusal_of_error(&in->refusal, error, &why);
     }
@@ -167,9 +183,14 @@ static ServeJob *make_job(Intake *in)
         return NULL;
     }
     if (!q->seed_given) q->params.seed = new_seed();
-    *job = (ServeJob){.stream = q->stream, .tokens_max = q->tokens_max, .answer_count = answers, .memory = memory};
-    job->head = (AnswerHead){.chat = q->kind == REQUEST_CHAT, .created_s = (uint64_t)time(NULL),
-                             .model = in->serve->options.model, .stream_usage = q->include_usage};
+    *job = (ServeJob){.stream = q->stream,
+                      .tokens_max = q->tokens_max,
+                      .answer_count = answers,
+                      .memory = memory};
+    job->head = (AnswerHead){.chat = q->kind == REQUEST_CHAT,
+                             .created_s = (uint64_t)time(NULL),
+                             .model = in->serve->options.model,
+                             .stream_usage = q->include_usage};
     answer_make_id(&job->head, new_seed());
     Arena arena = arena_make(memory, bytes);
     for (uint32_t i = 0; i < answers; i++)
@@ -184,10 +205,13 @@ static ServeJob *make_job(Intake *in)
 static bool admit(Intake *in, uint32_t answers)
 {
     Serve *s = in->serve;
-    uint32_t most = s->options.slots + s->options.queue_max, before = atomic_fetch_add(&s->admitted, answers);
-    if (before + answers <= most || before == 0) return true; /* a job alone always fits: its answers take turns */
+    uint32_t most = s->options.slots + s->options.queue_max,
+             before = atomic_fetch_add(&s->admitted, answers);
+    if (before + answers <= most || before == 0)
+        return true; /* a job alone always fits: its answers take turns */
     atomic_fetch_sub(&s->admitted, answers);
-    return refusal_make(&in->refusal, REFUSAL_QUEUE, NULL, "all %u slots are busy and %u answers wait; try again later",
+    return refusal_make(&in->refusal, REFUSAL_QUEUE, NULL,
+                        "all %u slots are busy and %u answers wait; try again later",
                         s->options.slots, s->options.queue_max);
 }
 
@@ -267,7 +291,8 @@ static bool reply_text(Intake *in)
             else text = grown;
         }
         if (error == OK)
-            error = tokenizer_piece(in->serve->options.tokenizer, ids->ids[i], true, text + used, room - used, &bytes, &why);
+            error = tokenizer_piece(in->serve->options.tokenizer, ids->ids[i], true, text + used,
+                                    room - used, &bytes, &why);
         used += bytes;
     }
     size_t max = 2 * JSON_WRITER_GROWTH * used + ANSWER_EVENT_BYTES;
@@ -290,13 +315,17 @@ static bool read_request(Intake *in)
     size_t bytes;
     bool memory;
     if (!http_exchange_body(in->x, &body, &bytes, &memory))
-        return memory ? refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "too many large requests at once; try again later")
-                      : refusal_make(&in->refusal, REFUSAL_TOO_LARGE, NULL, "the body is larger than %d bytes", REQUEST_BODY_BYTES_MAX);
+        return memory ? refusal_make(&in->refusal, REFUSAL_MEMORY, NULL,
+                                     "too many large requests at once; try again later")
+                      : refusal_make(&in->refusal, REFUSAL_TOO_LARGE, NULL,
+                                     "the body is larger than %d bytes", REQUEST_BODY_BYTES_MAX);
     size_t room = request_bytes(bytes);
     in->memory = malloc(room);
-    if (!in->memory) return refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "not enough memory for the body");
+    if (!in->memory)
+        return refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "not enough memory for the body");
     Arena arena = arena_make(in->memory, room);
-    return request_parse(serve_routes_kind(in->x), in->serve->options.vocabulary, body, bytes, &arena, &in->request, &in->refusal);
+    return request_parse(serve_routes_kind(in->x), in->serve->options.vocabulary, body, bytes,
+                         &arena, &in->request, &in->refusal);
 }
 
 static bool answer(Intake *in)

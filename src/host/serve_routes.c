@@ -8,7 +8,18 @@
 #include "host/memory.h"
 #include "host/serve_state.h"
 
-typedef enum Route { HEALTH, READY, METRICS, MODELS, MODEL, CHAT, COMPLETIONS, TOKENIZE, DETOKENIZE, NOWHERE } Route;
+typedef enum Route {
+    HEALTH,
+    READY,
+    METRICS,
+    MODELS,
+    MODEL,
+    CHAT,
+    COMPLETIONS,
+    TOKENIZE,
+    DETOKENIZE,
+    NOWHERE
+} Route;
 
 typedef struct Path {
     const char *path;
@@ -47,8 +58,8 @@ static bool is_type(const char *type, const char *wanted)
     return strncasecmp(type, wanted, n) == 0 && (!type[n] || strchr("; \t", type[n]));
 }
 
-/* JSON; also what `curl -d` says without being asked, unless a browser says it: a page of somebody else's may send forms
- * anywhere, but not JSON. */
+/* JSON; also what `curl -d` says without being asked, unless a browser says it: a page of
+ * somebody else's may send forms anywhere, but not JSON. */
 static bool is_json(const HttpExchange *x)
 {
     const char *type = http_exchange_header(x, "Content-Type");
@@ -64,7 +75,8 @@ static void refuse_method(Serve *s, HttpExchange *x, bool post)
     (void)refusal_make(&refusal, REFUSAL_METHOD, NULL, "this path takes %s", post ? "POST" : "GET");
     refusal_write(&refusal, &w);
     s->figures.refused++;
-    http_reply(x, &(HttpReply){405, "application/json", post ? "POST" : "GET, HEAD", 0}, body, w.used);
+    http_reply(x, &(HttpReply){405, "application/json", post ? "POST" : "GET, HEAD", 0}, body,
+               w.used);
 }
 
 static void check_post(Serve *s, HttpExchange *x)
@@ -72,11 +84,13 @@ static void check_post(Serve *s, HttpExchange *x)
     Refusal refusal = {.kind = REFUSAL_NONE};
     const char *encoding = http_exchange_header(x, "Content-Encoding");
     if (!is_json(x))
-        (void)refusal_make(&refusal, REFUSAL_MEDIA, NULL, "the Content-Type must be application/json");
+        (void)refusal_make(&refusal, REFUSAL_MEDIA, NULL,
+                           "the Content-Type must be application/json");
     else if (encoding && strcasecmp(encoding, "identity") != 0)
         (void)refusal_make(&refusal, REFUSAL_MEDIA, NULL, "the Content-Encoding must be identity");
     else if (http_exchange_announced(x) > REQUEST_BODY_BYTES_MAX)
-        (void)refusal_make(&refusal, REFUSAL_TOO_LARGE, NULL, "the body is larger than %d bytes", REQUEST_BODY_BYTES_MAX);
+        (void)refusal_make(&refusal, REFUSAL_TOO_LARGE, NULL, "the body is larger than %d bytes",
+                           REQUEST_BODY_BYTES_MAX);
     else if (s->draining)
         (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
     if (refusal.kind != REFUSAL_NONE) serve_refuse(s, x, &refusal);
@@ -87,11 +101,13 @@ void serve_routes_head(void *serve, HttpExchange *x)
     Serve *s = serve;
     const Path *path = find(x);
     const char *method = http_exchange_method(x);
-    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0, post = strcmp(method, "POST") == 0;
+    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0,
+         post = strcmp(method, "POST") == 0;
     s->figures.requests++;
     if (path->route == NOWHERE) {
         Refusal refusal;
-        (void)refusal_make(&refusal, REFUSAL_PATH, NULL, "there is nothing at this path; see /v1/models and docs/api.md");
+        (void)refusal_make(&refusal, REFUSAL_PATH, NULL,
+                           "there is nothing at this path; see /v1/models and docs/api.md");
         serve_refuse(s, x, &refusal);
     } else if (path->post ? !post : !get) {
         refuse_method(s, x, path->post);
@@ -107,37 +123,49 @@ static void reply_ready(Serve *s, HttpExchange *x)
     char body[512];
     JsonWriter w = json_writer_make(body, sizeof body);
     bool ready = !s->draining;
-    json_writer_raw(&w, ready ? "{\"status\":\"ready\",\"slots\":" : "{\"status\":\"shutting down\",\"slots\":");
+    json_writer_raw(&w, ready ? "{\"status\":\"ready\",\"slots\":"
+                              : "{\"status\":\"shutting down\",\"slots\":");
     json_writer_u64(&w, s->options.slots);
     json_writer_raw(&w, ",\"active\":");
     json_writer_u64(&w, s->figures.active);
     json_writer_raw(&w, ",\"queued\":");
     json_writer_u64(&w, s->figures.waiting);
     json_writer_raw(&w, "}");
-    http_reply(x, &(HttpReply){ready ? 200 : 503, "application/json", NULL, ready ? 0 : 1}, body, w.used);
+    http_reply(x, &(HttpReply){ready ? 200 : 503, "application/json", NULL, ready ? 0 : 1}, body,
+               w.used);
 }
 
 static void write_figures(Serve *s, JsonWriter *w)
 {
     ServeFigures *f = &s->figures;
-    metrics_write_count(w, "cobord_requests_total", "HTTP requests whose head arrived", f->requests);
+    metrics_write_count(w, "cobord_requests_total", "HTTP requests whose head arrived",
+                        f->requests);
     metrics_write_count(w, "cobord_refused_total", "requests that were refused", f->refused);
     metrics_write_count(w, "cobord_failed_total", "requests that failed here", f->failed);
-    metrics_write_count(w, "cobord_disconnects_total", "clients that left before their answer", f->gone);
+    metrics_write_count(w, "cobord_disconnects_total", "clients that left before their answer",
+                        f->gone);
     metrics_write_count(w, "cobord_answers_total", "answers completed", f->answers);
     metrics_write_count(w, "cobord_prompt_tokens_total", "tokens of prompts", f->prompt_tokens);
-    metrics_write_count(w, "cobord_cached_tokens_total", "tokens of prompts that were not computed again", f->cached_tokens);
-    metrics_write_count(w, "cobord_generated_tokens_total", "tokens of answers", f->generated_tokens);
+    metrics_write_count(w, "cobord_cached_tokens_total",
+                        "tokens of prompts that were not computed again", f->cached_tokens);
+    metrics_write_count(w, "cobord_generated_tokens_total", "tokens of answers",
+                        f->generated_tokens);
     metrics_write_count(w, "cobord_steps_total", "passes of the engine", f->steps);
-    metrics_write_seconds(w, "cobord_steps_seconds_total", "time in passes of the engine", f->step_ms);
-    metrics_write_seconds(w, "cobord_queue_seconds_total", "time of answers in the queue", f->wait_ms);
-    metrics_write_count(w, "cobord_pauses_total", "answers that waited for a slow reader", f->paused);
+    metrics_write_seconds(w, "cobord_steps_seconds_total", "time in passes of the engine",
+                          f->step_ms);
+    metrics_write_seconds(w, "cobord_queue_seconds_total", "time of answers in the queue",
+                          f->wait_ms);
+    metrics_write_count(w, "cobord_pauses_total", "answers that waited for a slow reader",
+                        f->paused);
     metrics_write_gauge(w, "cobord_slots", "conversations at once", s->options.slots);
     metrics_write_gauge(w, "cobord_slots_active", "slots in use", f->active);
     metrics_write_gauge(w, "cobord_queue_length", "answers that wait for a slot", f->waiting);
-    metrics_write_gauge(w, "cobord_queue_limit", "answers that may wait for a slot", s->options.queue_max);
-    metrics_write_gauge(w, "cobord_context_tokens", "positions of a conversation", s->options.context);
-    metrics_write_gauge(w, "cobord_connections", "open connections", http_server_connections(s->http));
+    metrics_write_gauge(w, "cobord_queue_limit", "answers that may wait for a slot",
+                        s->options.queue_max);
+    metrics_write_gauge(w, "cobord_context_tokens", "positions of a conversation",
+                        s->options.context);
+    metrics_write_gauge(w, "cobord_connections", "open connections",
+                        http_server_connections(s->http));
     metrics_write_gauge(w, "process_resident_memory_bytes", "resident memory", memory_resident());
 }
 
@@ -147,7 +175,8 @@ static void reply_metrics(Serve *s, HttpExchange *x)
     JsonWriter w = json_writer_make(body, sizeof body);
     write_figures(s, &w);
     ASSERT(!w.full);
-    http_reply(x, &(HttpReply){200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0}, body, w.used);
+    http_reply(x, &(HttpReply){200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0}, body,
+               w.used);
 }
 
 static void reply_models(Serve *s, HttpExchange *x, bool one)
@@ -156,7 +185,8 @@ static void reply_models(Serve *s, HttpExchange *x, bool one)
     JsonWriter w = json_writer_make(body, sizeof body);
     if (one && strcmp(http_exchange_path(x) + strlen(one_model.path), s->options.model) != 0) {
         Refusal refusal;
-        (void)refusal_make(&refusal, REFUSAL_MODEL, NULL, "the model served here is %s", s->options.model);
+        (void)refusal_make(&refusal, REFUSAL_MODEL, NULL, "the model served here is %s",
+                           s->options.model);
         serve_refuse(s, x, &refusal);
         return;
     }
@@ -168,7 +198,9 @@ void serve_routes_request(void *serve, HttpExchange *x)
 {
     Serve *s = serve;
     switch (find(x)->route) {
-    case HEALTH: http_reply(x, &(HttpReply){200, "application/json", NULL, 0}, "{\"status\":\"ok\"}", 15); break;
+    case HEALTH:
+        http_reply(x, &(HttpReply){200, "application/json", NULL, 0}, "{\"status\":\"ok\"}", 15);
+        break;
     case READY: reply_ready(s, x); break;
     case METRICS: reply_metrics(s, x); break;
     case MODELS: reply_models(s, x, false); break;

@@ -8,12 +8,13 @@
 
 #include "api/answer.h"
 #include "api/request.h"
-#include "host/http_server.h"
+#include "host/http.h"
 #include "host/serve.h"
 
 enum {
     SERVE_INTAKE_THREADS = 2,
-    SERVE_STREAM_PAUSE_BYTES = 512 << 10, /* waiting for the reader: the answer pauses above, goes on below the next */
+    SERVE_STREAM_PAUSE_BYTES =
+        512 << 10, /* waiting for the reader: the answer pauses above, goes on below the next */
     SERVE_STREAM_RESUME_BYTES = 128 << 10,
     SERVE_STREAM_BYTES_MAX = 1 << 20,
     SERVE_PAUSE_S_MAX = 60,
@@ -21,7 +22,12 @@ enum {
     SERVE_EVENT_BYTES = JSON_WRITER_GROWTH * DETOKENIZER_OUT_BYTES_MAX + 2 * ANSWER_EVENT_BYTES
 };
 
-typedef enum ServeAnswerState { SERVE_QUEUED, SERVE_RUNNING, SERVE_PAUSED, SERVE_DONE } ServeAnswerState;
+typedef enum ServeAnswerState {
+    SERVE_QUEUED,
+    SERVE_RUNNING,
+    SERVE_PAUSED,
+    SERVE_DONE
+} ServeAnswerState;
 
 typedef struct ServeJob ServeJob;
 
@@ -54,7 +60,8 @@ struct ServeJob {
 
 /* Counters of /metrics; thread  any. */
 typedef struct ServeFigures {
-    atomic_ullong requests, refused, failed, gone, answers, prompt_tokens, cached_tokens, generated_tokens;
+    atomic_ullong requests, refused, failed, gone, answers, prompt_tokens, cached_tokens,
+        generated_tokens;
     atomic_ullong steps, step_ms, wait_ms, paused;
     atomic_uint active, waiting;
 } ServeFigures;
@@ -86,7 +93,7 @@ struct Serve {
     uint64_t *slot_used; /* when, as a count of answers */
     uint64_t answer_serial;
     uint64_t pass_ns; /* the fastest step: what a pass costs whatever its rows */
-    char *event; /* [SERVE_EVENT_BYTES] */
+    char *event;      /* [SERVE_EVENT_BYTES] */
 };
 
 /* serve.c */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """cobord serve as a client meets it: answers, refusals, streams, hang-ups, crowds. One server for most of it."""
+
 import concurrent.futures
 import http.client
 import json
@@ -34,8 +35,13 @@ class Server:
 
     def __init__(self, *arguments):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([COBORD, "serve", MODEL, "--listen", "127.0.0.1:0", *arguments], text=True,
-                                        stdout=subprocess.PIPE, stderr=self.log, env=environment())
+        self.process = subprocess.Popen(
+            [COBORD, "serve", MODEL, "--listen", "127.0.0.1:0", *arguments],
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env=environment(),
+        )
         line = self.process.stdout.readline()
         match = re.search(r"http://127\.0\.0\.1:(\d+)$", line.strip())
         if not match:
@@ -109,8 +115,11 @@ class Server:
 
 def send(s, path, body):
     text = json.dumps(body).encode()
-    s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
-              .encode() + text)
+    s.sendall(
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(text)}\r\n\r\n".encode()
+        + text
+    )
 
 
 def read_until(s, mark):
@@ -136,14 +145,35 @@ def content(answer):
 
 
 def run_text(prompt, tokens, *more):
-    p = subprocess.run([COBORD, "run", MODEL, prompt, "--temperature", "0", "--max-tokens", str(tokens), "--context",
-                        str(CONTEXT), *more], capture_output=True, text=True, env=environment(), timeout=300)
+    p = subprocess.run(
+        [
+            COBORD,
+            "run",
+            MODEL,
+            prompt,
+            "--temperature",
+            "0",
+            "--max-tokens",
+            str(tokens),
+            "--context",
+            str(CONTEXT),
+            *more,
+        ],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=300,
+    )
     assert p.returncode == 0, p.stderr
     return p.stdout
 
 
-LONG = {"messages": user("Count from one upwards, one number a line, and never stop."), "temperature": 0,
-        "logit_bias": {"2": -100, "0": -100}, "max_tokens": 900}
+LONG = {
+    "messages": user("Count from one upwards, one number a line, and never stop."),
+    "temperature": 0,
+    "logit_bias": {"2": -100, "0": -100},
+    "max_tokens": 900,
+}
 
 
 class ServeTest(unittest.TestCase):
@@ -177,14 +207,35 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(raw["object"], "text_completion")
 
     def test_conversation_and_parts(self):
-        messages = [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Name a colour."},
-                    {"role": "assistant", "content": "Red."}, {"role": "user", "content": "Another one."}]
+        messages = [
+            {"role": "system", "content": "You are brief."},
+            {"role": "user", "content": "Name a colour."},
+            {"role": "assistant", "content": "Red."},
+            {"role": "user", "content": "Another one."},
+        ]
         whole = self.server.json(CHAT, {"messages": messages, "temperature": 0, "max_tokens": 16})
-        parts = [dict(m, content=[{"type": "text", "text": m["content"][:3]}, {"type": "text", "text": m["content"][3:]}])
-                 for m in messages]
+        parts = [
+            dict(
+                m,
+                content=[
+                    {"type": "text", "text": m["content"][:3]},
+                    {"type": "text", "text": m["content"][3:]},
+                ],
+            )
+            for m in messages
+        ]
         parts[0]["role"] = "developer"
-        self.assertEqual(content(self.server.json(CHAT, {"messages": parts, "temperature": 0, "max_tokens": 16})), content(whole))
-        for roles in (["user", "assistant", "system", "user"], ["system"], ["assistant"], ["system", "system"], ["user", "user"]):
+        self.assertEqual(
+            content(self.server.json(CHAT, {"messages": parts, "temperature": 0, "max_tokens": 16})),
+            content(whole),
+        )
+        for roles in (
+            ["user", "assistant", "system", "user"],
+            ["system"],
+            ["assistant"],
+            ["system", "system"],
+            ["user", "user"],
+        ):
             with self.subTest(roles):
                 messages = [{"role": role, "content": f"text {i}"} for i, role in enumerate(roles)]
                 self.server.json(CHAT, {"messages": messages, "max_tokens": 2})
@@ -205,26 +256,38 @@ class ServeTest(unittest.TestCase):
                     self.assertTrue(all("usage" not in e for e in events))
                 choices = [e["choices"][0] for e in events]
                 self.assertEqual(choices[0]["delta"], {"role": "assistant", "content": ""})
-                self.assertEqual([c["finish_reason"] for c in choices], [None] * (len(choices) - 1) + ["length"])
+                self.assertEqual(
+                    [c["finish_reason"] for c in choices], [None] * (len(choices) - 1) + ["length"]
+                )
                 self.assertEqual("".join(c["delta"].get("content", "") for c in choices), content(whole))
                 self.assertEqual(len({e["id"] for e in events}), 1)
                 self.assertEqual({e["object"] for e in events}, {"chat.completion.chunk"})
         events = self.server.events(COMPLETIONS, {"prompt": "Once upon", "temperature": 0, "max_tokens": 8})
         text = "".join(e["choices"][0]["text"] for e in events[:-1])
-        self.assertEqual(text, self.server.json(COMPLETIONS, {"prompt": "Once upon", "temperature": 0, "max_tokens": 8})
-                         ["choices"][0]["text"])
+        self.assertEqual(
+            text,
+            self.server.json(COMPLETIONS, {"prompt": "Once upon", "temperature": 0, "max_tokens": 8})[
+                "choices"
+            ][0]["text"],
+        )
 
     def test_token_limits_and_usage(self):
         for tokens in (0, 1, 2, 5):
             for name in ("max_tokens", "max_completion_tokens"):
-                answer = self.server.json(CHAT, {"messages": user("Tell me a story."), "temperature": 0, name: tokens})
+                answer = self.server.json(
+                    CHAT, {"messages": user("Tell me a story."), "temperature": 0, name: tokens}
+                )
                 usage = answer["usage"]
                 self.assertEqual(usage["completion_tokens"], tokens)
                 self.assertEqual(usage["total_tokens"], usage["prompt_tokens"] + tokens)
                 self.assertEqual(answer["choices"][0]["finish_reason"], "length")
                 self.assertEqual(content(answer) == "", tokens == 0)
-        self.assertEqual(self.server.json(COMPLETIONS, {"prompt": "a b c", "logit_bias": {"2": -100, "0": -100}})
-                         ["usage"]["completion_tokens"], 16)
+        self.assertEqual(
+            self.server.json(COMPLETIONS, {"prompt": "a b c", "logit_bias": {"2": -100, "0": -100}})["usage"][
+                "completion_tokens"
+            ],
+            16,
+        )
         ids = self.server.json("/tokenize", {"text": "a b c"})["ids"]
         answer = self.server.json(COMPLETIONS, {"prompt": ids, "max_tokens": 1})
         self.assertEqual(answer["usage"]["prompt_tokens"], len(ids))
@@ -234,14 +297,23 @@ class ServeTest(unittest.TestCase):
     def test_context(self):
         ids = self.server.json("/tokenize", {"text": "word " * 1100})["ids"]
         for count, tokens in ((CONTEXT - 1, 2), (CONTEXT, 1)):
-            answer = self.server.json(COMPLETIONS, {"prompt": ids[:count], "max_tokens": 50, "temperature": 0,
-                                                    "logit_bias": {"2": -100, "0": -100}})
+            answer = self.server.json(
+                COMPLETIONS,
+                {
+                    "prompt": ids[:count],
+                    "max_tokens": 50,
+                    "temperature": 0,
+                    "logit_bias": {"2": -100, "0": -100},
+                },
+            )
             self.assertEqual(answer["usage"]["completion_tokens"], tokens)
             self.assertEqual(answer["choices"][0]["finish_reason"], "length")
-        for body in ({"prompt": ids[:CONTEXT + 1]}, {"prompt": ids[:CONTEXT + 1], "stream": True}):
+        for body in ({"prompt": ids[: CONTEXT + 1]}, {"prompt": ids[: CONTEXT + 1], "stream": True}):
             error = self.server.json(COMPLETIONS, body, 400)["error"]
-            self.assertEqual((error["code"], error["n_prompt_tokens"], error["n_ctx"]),
-                             ("context_length_exceeded", CONTEXT + 1, CONTEXT))
+            self.assertEqual(
+                (error["code"], error["n_prompt_tokens"], error["n_ctx"]),
+                ("context_length_exceeded", CONTEXT + 1, CONTEXT),
+            )
         error = self.server.json(CHAT, {"messages": user("word " * 1100)}, 400)["error"]
         self.assertEqual((error["code"], error["param"]), ("context_length_exceeded", "messages"))
 
@@ -255,7 +327,9 @@ class ServeTest(unittest.TestCase):
                 self.assertEqual(content(answer), plain[:first])
                 self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
                 events = self.server.events(CHAT, greedy("Tell me about the sea.", 40, stop=stop))
-                self.assertEqual("".join(e["choices"][0]["delta"].get("content", "") for e in events[:-1]), plain[:first])
+                self.assertEqual(
+                    "".join(e["choices"][0]["delta"].get("content", "") for e in events[:-1]), plain[:first]
+                )
         held = self.server.json(CHAT, greedy("Tell me about the sea.", 40, stop=plain[-3:] + "\x01"))
         self.assertEqual(content(held), plain)
 
@@ -272,8 +346,10 @@ class ServeTest(unittest.TestCase):
                 self.assertEqual(text(**one), best)
         ids = self.server.json("/tokenize", {"text": best})["ids"]
         self.assertNotEqual(text(temperature=0, logit_bias={str(ids[0]): -100}), best)
-        self.assertEqual(set(text(temperature=0, logit_bias={"29": 100}).strip()), set(self.server.json(
-            "/detokenize", {"ids": [29]})["text"].strip()))
+        self.assertEqual(
+            set(text(temperature=0, logit_bias={"29": 100}).strip()),
+            set(self.server.json("/detokenize", {"ids": [29]})["text"].strip()),
+        )
         loop = {"prompt": "one two one two one two one two one two one", "temperature": 0, "max_tokens": 12}
         plain = self.server.json(COMPLETIONS, loop)["choices"][0]["text"]
         for one in ({"repetition_penalty": 5}, {"presence_penalty": 2, "frequency_penalty": 2}):
@@ -290,11 +366,17 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(len({c["text"] for c in choices}), 3)
         events = self.server.events(COMPLETIONS, body)
         for i in range(3):
-            self.assertEqual("".join(e["choices"][0]["text"] for e in events[:-1] if e["choices"][0]["index"] == i),
-                             choices[i]["text"])
-        both = self.server.json(COMPLETIONS, {"prompt": ["A cat", "A dog"], "temperature": 0, "max_tokens": 6, "n": 1})["choices"]
+            self.assertEqual(
+                "".join(e["choices"][0]["text"] for e in events[:-1] if e["choices"][0]["index"] == i),
+                choices[i]["text"],
+            )
+        both = self.server.json(
+            COMPLETIONS, {"prompt": ["A cat", "A dog"], "temperature": 0, "max_tokens": 6, "n": 1}
+        )["choices"]
         for choice, prompt in zip(both, ("A cat", "A dog")):
-            solo = self.server.json(COMPLETIONS, {"prompt": prompt, "temperature": 0, "max_tokens": 6})["choices"][0]["text"]
+            solo = self.server.json(COMPLETIONS, {"prompt": prompt, "temperature": 0, "max_tokens": 6})[
+                "choices"
+            ][0]["text"]
             self.assertEqual(choice["text"], solo)
         eight = self.server.json(CHAT, greedy("Hi", 4, n=8))["choices"]
         self.assertEqual(len({content({"choices": [c]}) for c in eight}), 1)
@@ -305,9 +387,17 @@ class ServeTest(unittest.TestCase):
                 answer = self.server.json("/tokenize", {"text": text})
                 self.assertEqual(answer["count"], len(answer["ids"]))
                 self.assertEqual(self.server.json("/detokenize", {"ids": answer["ids"]})["text"], text)
-        p = subprocess.run([COBORD, "tokenize", MODEL, "--json-lines"], input='{"text":"A <|im_end|> B"}\n', capture_output=True, text=True,
-                           env=environment(), timeout=60)
-        self.assertEqual(self.server.json("/tokenize", {"text": "A <|im_end|> B"})["ids"], json.loads(p.stdout)["ids"])
+        p = subprocess.run(
+            [COBORD, "tokenize", MODEL, "--json-lines"],
+            input='{"text":"A <|im_end|> B"}\n',
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=60,
+        )
+        self.assertEqual(
+            self.server.json("/tokenize", {"text": "A <|im_end|> B"})["ids"], json.loads(p.stdout)["ids"]
+        )
         split = self.server.json("/tokenize", {"text": "<|im_end|>", "parse_special": False})["ids"]
         self.assertGreater(len(split), 1)
 
@@ -322,7 +412,9 @@ class ServeTest(unittest.TestCase):
         self.assertLess(first["usage"]["prompt_tokens_details"]["cached_tokens"], shared - 2)
         again = self.server.json(COMPLETIONS, {"prompt": text + "Two", "temperature": 0, "max_tokens": 6})
         self.assertEqual(again["choices"], second["choices"])
-        self.assertEqual(again["usage"]["prompt_tokens_details"]["cached_tokens"], second["usage"]["prompt_tokens"] - 1)
+        self.assertEqual(
+            again["usage"]["prompt_tokens_details"]["cached_tokens"], second["usage"]["prompt_tokens"] - 1
+        )
         self.assertEqual(second["choices"][0]["text"], run_text(text + "Two", 6, "--raw"))
 
     # ---- refusals
@@ -340,9 +432,17 @@ class ServeTest(unittest.TestCase):
             self.assertEqual(error["code"], code)
 
     def test_paths_and_methods(self):
-        for method, path, status in (("GET", "/", 404), ("GET", "/v1", 404), ("POST", "/v1/nothing", 404),
-                                     ("GET", "/v1/models/other", 404), ("GET", "/%ff%fe", 404), ("GET", CHAT, 405),
-                                     ("POST", "/health", 405), ("DELETE", "/v1/models", 405), ("PUT", "/tokenize", 405)):
+        for method, path, status in (
+            ("GET", "/", 404),
+            ("GET", "/v1", 404),
+            ("POST", "/v1/nothing", 404),
+            ("GET", "/v1/models/other", 404),
+            ("GET", "/%ff%fe", 404),
+            ("GET", CHAT, 405),
+            ("POST", "/health", 405),
+            ("DELETE", "/v1/models", 405),
+            ("PUT", "/tokenize", 405),
+        ):
             with self.subTest(method=method, path=path):
                 answer = self.server.call(method, path, b"{}" if method == "POST" else None)
                 self.assert_error(answer, status)
@@ -354,8 +454,21 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(self.server.call("HEAD", "/health")[0], 200)
 
     def test_bodies(self):
-        for body in ("", "nonsense", "[]", "5", '{"a":', '{"messages":[]}x', "{}", '{"prompt":"\udcff"}'.encode("utf-8", "surrogateescape"),
-                     b'{"prompt":"\xff\xfe"}', b'\xb4\xf3', '{"prompt":1e400}', '{"prompt":"a","prompt":"b"}', '{"prompt":NaN}'):
+        for body in (
+            "",
+            "nonsense",
+            "[]",
+            "5",
+            '{"a":',
+            '{"messages":[]}x',
+            "{}",
+            '{"prompt":"\udcff"}'.encode("utf-8", "surrogateescape"),
+            b'{"prompt":"\xff\xfe"}',
+            b"\xb4\xf3",
+            '{"prompt":1e400}',
+            '{"prompt":"a","prompt":"b"}',
+            '{"prompt":NaN}',
+        ):
             with self.subTest(body):
                 self.assert_error(self.server.call("POST", COMPLETIONS, body), 400)
         for depth in (100, 1000, 100000):
@@ -364,14 +477,27 @@ class ServeTest(unittest.TestCase):
                 self.assert_error(self.server.call("POST", COMPLETIONS, body), 400, code="invalid_json")
         self.assert_error(self.server.call("POST", COMPLETIONS, "[" * 2000000), 400, code="invalid_json")
         self.assert_error(self.server.call("POST", COMPLETIONS, b'{"prompt":"' + b"x" * (9 << 20) + b'"}'), 413)
-        for kind, status in (("text/plain", 415), ("application/jsonx", 415), ("application/json; charset=utf-8", 200),
-                             ("application/x-www-form-urlencoded", 200)):
+        for kind, status in (
+            ("text/plain", 415),
+            ("application/jsonx", 415),
+            ("application/json; charset=utf-8", 200),
+            ("application/x-www-form-urlencoded", 200),
+        ):
             with self.subTest(kind):
                 answer = self.server.call("POST", "/tokenize", '{"text":"a"}', {"Content-Type": kind})
                 self.assertEqual(answer[0], status)
-        self.assert_error(self.server.call("POST", "/tokenize", '{"text":"a"}', {
-            "Content-Type": "application/x-www-form-urlencoded", "Origin": "http://elsewhere"}), 415)
-        self.assert_error(self.server.call("POST", "/tokenize", '{"text":"a"}', {"Content-Encoding": "gzip"}), 415)
+        self.assert_error(
+            self.server.call(
+                "POST",
+                "/tokenize",
+                '{"text":"a"}',
+                {"Content-Type": "application/x-www-form-urlencoded", "Origin": "http://elsewhere"},
+            ),
+            415,
+        )
+        self.assert_error(
+            self.server.call("POST", "/tokenize", '{"text":"a"}', {"Content-Encoding": "gzip"}), 415
+        )
 
     def test_chunked_body(self):
         s = socket.create_connection(("127.0.0.1", self.server.port), timeout=30)
@@ -389,24 +515,71 @@ class ServeTest(unittest.TestCase):
 
     def test_values(self):
         vocabulary = 49152
-        ids = [[-1], [[-1]], [vocabulary], [2 ** 31], [5279552648203111001], [1.5], [True], [None], [], [[]], [{}]]
+        ids = [
+            [-1],
+            [[-1]],
+            [vocabulary],
+            [2**31],
+            [5279552648203111001],
+            [1.5],
+            [True],
+            [None],
+            [],
+            [[]],
+            [{}],
+        ]
         for value in ids:
             with self.subTest(prompt=value):
                 self.assert_error(self.server.call("POST", COMPLETIONS, {"prompt": value}), 400)
         self.assert_error(self.server.call("POST", COMPLETIONS, {"prompt": [1, 2, -1]}), 400, "prompt[2]")
         self.assert_error(self.server.call("POST", COMPLETIONS, {"prompt": ""}), 400, "prompt")
-        for bias in ({"49152": -100}, {"-1": 1}, {"abc": 1}, {"5": "x"}, {"5": 101}, {"05": 1}, [1], {str(i): 0 for i in range(1025)}):
+        for bias in (
+            {"49152": -100},
+            {"-1": 1},
+            {"abc": 1},
+            {"5": "x"},
+            {"5": 101},
+            {"05": 1},
+            [1],
+            {str(i): 0 for i in range(1025)},
+        ):
             with self.subTest(bias=str(bias)[:40]):
                 self.assert_error(self.server.call("POST", CHAT, greedy("Hi", logit_bias=bias)), 400)
+        both = {"messages": user("Hi"), "max_tokens": 1, "max_completion_tokens": 2}
+        self.assert_error(self.server.call("POST", CHAT, both), 400)
+        for name in ("echo", "logprobs"):
+            answer = self.server.call("POST", COMPLETIONS, {"prompt": "a", name: 1, "max_tokens": 0})
+            self.assert_error(answer, 400, name)
+
+    def test_fields(self):
         refused = {
-            "temperature": (-0.1, 2.1, "1", True, [], {}), "top_p": (-0.1, 1.1, "x"), "top_k": (-1, 1.5, "1"),
-            "min_p": (-1, 2), "repetition_penalty": (0, -1, 11), "presence_penalty": (-3, 3), "frequency_penalty": (-3, 3),
-            "seed": (1.5, "1", 1e300), "max_tokens": (-1, -2, 1.5, "5", True), "max_completion_tokens": (-1,),
-            "n": (0, 9, -1, 1.5), "stop": ("", [""], [1], 5, ["x"] * 17, "y" * 1025), "stream": (1, "true"),
-            "logprobs": (True,), "top_logprobs": (3,), "tools": ([{"type": "function"}],), "tool_choice": ("required", {}),
-            "response_format": ({"type": "json_object"}, {"type": "json_schema", "json_schema": {}}), "modalities": (["audio"],),
-            "store": (True,), "reasoning_effort": ("low",), "grammar": ("root ::= x",), "frobnicate": (1, None),
-            "stream_options": ({"include_usage": True},), "model": (5,), "user": (5,), "messages": ([], {}, "x", None),
+            "temperature": (-0.1, 2.1, "1", True, [], {}),
+            "top_p": (-0.1, 1.1, "x"),
+            "top_k": (-1, 1.5, "1"),
+            "min_p": (-1, 2),
+            "repetition_penalty": (0, -1, 11),
+            "presence_penalty": (-3, 3),
+            "frequency_penalty": (-3, 3),
+            "seed": (1.5, "1", 1e300),
+            "max_tokens": (-1, -2, 1.5, "5", True),
+            "max_completion_tokens": (-1,),
+            "n": (0, 9, -1, 1.5),
+            "stop": ("", [""], [1], 5, ["x"] * 17, "y" * 1025),
+            "stream": (1, "true"),
+            "logprobs": (True,),
+            "top_logprobs": (3,),
+            "tools": ([{"type": "function"}],),
+            "tool_choice": ("required", {}),
+            "response_format": ({"type": "json_object"}, {"type": "json_schema", "json_schema": {}}),
+            "modalities": (["audio"],),
+            "store": (True,),
+            "reasoning_effort": ("low",),
+            "grammar": ("root ::= x",),
+            "frobnicate": (1, None),
+            "stream_options": ({"include_usage": True},),
+            "model": (5,),
+            "user": (5,),
+            "messages": ([], {}, "x", None),
         }
         for name, values in refused.items():
             for value in values:
@@ -414,23 +587,51 @@ class ServeTest(unittest.TestCase):
                     status, _, text = answer = self.server.call("POST", CHAT, {**greedy("Hi", 1), name: value})
                     self.assert_error(answer, 400)
                     self.assertTrue(json.loads(text)["error"]["param"].startswith(name), text)
-        both = {"messages": user("Hi"), "max_tokens": 1, "max_completion_tokens": 2}
-        self.assert_error(self.server.call("POST", CHAT, both), 400)
-        for name in ("echo", "logprobs"):
-            self.assert_error(self.server.call("POST", COMPLETIONS, {"prompt": "a", name: 1, "max_tokens": 0}), 400, name)
 
     def test_neutral_values(self):
-        self.server.json(CHAT, greedy("Hi", 1, logprobs=False, top_logprobs=0, tools=[], tool_choice="auto", user="me", n=1, seed=None,
-                                      stop=None, response_format={"type": "text"}, logit_bias={}, store=False, max_completion_tokens=1,
-                                      model="some-other-model", stream=False, temperature=None, functions=None))
+        self.server.json(
+            CHAT,
+            greedy(
+                "Hi",
+                1,
+                logprobs=False,
+                top_logprobs=0,
+                tools=[],
+                tool_choice="auto",
+                user="me",
+                n=1,
+                seed=None,
+                stop=None,
+                response_format={"type": "text"},
+                logit_bias={},
+                store=False,
+                max_completion_tokens=1,
+                model="some-other-model",
+                stream=False,
+                temperature=None,
+                functions=None,
+            ),
+        )
 
     def test_messages(self):
-        for message in ({"role": "tool", "content": "x"}, {"role": "robot", "content": "x"}, {"role": 5, "content": "x"}, {"content": "x"},
-                        {"role": "user"}, {"role": "user", "content": None}, {"role": "user", "content": 5}, 5, [],
-                        {"role": "assistant", "content": None}, {"role": "user", "content": []},
-                        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
-                        {"role": "user", "content": [{"type": "text"}]}, {"role": "user", "content": ["x"]},
-                        {"role": "user", "content": "x", "name": "me"}, {"role": "user", "content": "x", "colour": "red"}):
+        for message in (
+            {"role": "tool", "content": "x"},
+            {"role": "robot", "content": "x"},
+            {"role": 5, "content": "x"},
+            {"content": "x"},
+            {"role": "user"},
+            {"role": "user", "content": None},
+            {"role": "user", "content": 5},
+            5,
+            [],
+            {"role": "assistant", "content": None},
+            {"role": "user", "content": []},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+            {"role": "user", "content": [{"type": "text"}]},
+            {"role": "user", "content": ["x"]},
+            {"role": "user", "content": "x", "name": "me"},
+            {"role": "user", "content": "x", "colour": "red"},
+        ):
             with self.subTest(message):
                 answer = self.server.call("POST", CHAT, {"messages": user("Hi") + [message]})
                 self.assert_error(answer, 400)
@@ -496,6 +697,7 @@ class ServeTest(unittest.TestCase):
         def reset(s):
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             s.close()
+
         self.assert_slot_freed(lambda s: s.close())
         self.assert_slot_freed(reset)
         self.assert_slot_freed(lambda s: (s.shutdown(socket.SHUT_WR), s.recv(1 << 20), s.close()))
@@ -608,9 +810,18 @@ class OtherServersTest(unittest.TestCase):
 
     def test_places(self):
         server = Server("--context", "256", "--slots", "1")
-        for where, word in ((f"127.0.0.1:{server.port}", "in use"), ("nonsense", "HOST:PORT"), ("127.0.0.1:70000", "HOST:PORT")):
-            p = subprocess.run([COBORD, "serve", MODEL, "--listen", where], capture_output=True, text=True, env=environment(),
-                               timeout=60)
+        for where, word in (
+            (f"127.0.0.1:{server.port}", "in use"),
+            ("nonsense", "HOST:PORT"),
+            ("127.0.0.1:70000", "HOST:PORT"),
+        ):
+            p = subprocess.run(
+                [COBORD, "serve", MODEL, "--listen", where],
+                capture_output=True,
+                text=True,
+                env=environment(),
+                timeout=60,
+            )
             self.assertIn(p.returncode, (1, 2))
             self.assertIn(word, p.stderr)
             self.assertRegex(p.stderr, r"\Acobord: [^\n]+\n\Z")
@@ -628,7 +839,9 @@ class OpenAiClientTest(unittest.TestCase):
             raise unittest.SkipTest("the openai package is not installed") from None
         cls.server = Server("--context", "512", "--slots", "2")
         cls.module = openai
-        cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.server.port}/v1", api_key="none", max_retries=0)
+        cls.client = openai.OpenAI(
+            base_url=f"http://127.0.0.1:{cls.server.port}/v1", api_key="none", max_retries=0
+        )
 
     @classmethod
     def tearDownClass(cls):
@@ -636,20 +849,33 @@ class OpenAiClientTest(unittest.TestCase):
         cls.server.stop()
 
     def test_chat(self):
-        answer = self.client.chat.completions.create(model=MODEL, messages=user("Say hello."), temperature=0, max_tokens=12)
+        answer = self.client.chat.completions.create(
+            model=MODEL, messages=user("Say hello."), temperature=0, max_tokens=12
+        )
         self.assertEqual(answer.choices[0].message.content, run_text("Say hello.", 12))
         self.assertEqual(answer.usage.completion_tokens, 12)
 
     def test_stream(self):
-        stream = self.client.chat.completions.create(model=MODEL, messages=user("Say hello."), temperature=0, max_tokens=12,
-                                                     stream=True, stream_options={"include_usage": True})
+        stream = self.client.chat.completions.create(
+            model=MODEL,
+            messages=user("Say hello."),
+            temperature=0,
+            max_tokens=12,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
         chunks = list(stream)
-        self.assertEqual("".join(c.choices[0].delta.content or "" for c in chunks if c.choices), run_text("Say hello.", 12))
+        self.assertEqual(
+            "".join(c.choices[0].delta.content or "" for c in chunks if c.choices), run_text("Say hello.", 12)
+        )
         self.assertEqual(chunks[-1].usage.completion_tokens, 12)
 
     def test_others(self):
         self.assertEqual([m.id for m in self.client.models.list()], [MODEL])
-        self.assertEqual(self.client.completions.create(model=MODEL, prompt="One two", max_tokens=3).usage.completion_tokens, 3)
+        self.assertEqual(
+            self.client.completions.create(model=MODEL, prompt="One two", max_tokens=3).usage.completion_tokens,
+            3,
+        )
         with self.assertRaises(self.module.BadRequestError) as caught:
             self.client.chat.completions.create(model=MODEL, messages=user("x"), temperature=5)
         self.assertEqual(caught.exception.param, "temperature")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread of libmicrohttpd: requests in, answers out. The watcher: http_watch.c. One lock for all of a server's state; it
- * is held for copies of a few KiB at most, and never while a callback runs. Suspending happens under it, so that who
- * resumes always comes after. */
-#include "host/http_server.h"
+/* The thread of libmicrohttpd: requests in, answers out. The watcher: http_watch.c. One lock for all
+ * of a server's state; it is held for copies of a few KiB at most, and never while a callback runs.
+ * Suspending happens under it, so that who resumes always comes after. */
+#include "host/http.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -17,7 +17,12 @@
 
 #include "host/http_state.h"
 
-enum { BLOCK_BYTES = 16 << 10, CONNECTION_BYTES = 64 << 10, DROPPED_BODY_BYTES_MAX = 64 << 20, IDLE_S = 60 };
+enum {
+    BLOCK_BYTES = 16 << 10,
+    CONNECTION_BYTES = 64 << 10,
+    DROPPED_BODY_BYTES_MAX = 64 << 20,
+    IDLE_S = 60
+};
 
 uint64_t http_now_ns(void)
 {
@@ -208,15 +213,19 @@ static ssize_t read_stream(void *context, uint64_t position, char *to, size_t ma
         x->suspended = true;
     }
     unlock(x);
-    if (drained && x->server->options.drained) x->server->options.drained(x->server->options.context, x);
+    if (drained && x->server->options.drained)
+        x->server->options.drained(x->server->options.context, x);
     return result;
 }
 
 static struct MHD_Response *make_response(HttpExchange *x)
 {
-    if (x->streams) return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, x, NULL);
-    struct MHD_Response *r = MHD_create_response_from_buffer(x->reply_bytes, x->reply_body ? x->reply_body : "",
-                                                             x->reply_body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+    if (x->streams)
+        return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, x,
+                                                 NULL);
+    struct MHD_Response *r = MHD_create_response_from_buffer(
+        x->reply_bytes, x->reply_body ? x->reply_body : "",
+        x->reply_body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
     if (r) x->reply_body = NULL;
     return r;
 }
@@ -247,7 +256,8 @@ static uint64_t read_length(const char *text)
     return strtoull(text, NULL, 10); /* too large reads as the largest */
 }
 
-static HttpExchange *make_exchange(HttpServer *server, struct MHD_Connection *connection, const char *path, const char *method)
+static HttpExchange *make_exchange(HttpServer *server, struct MHD_Connection *connection,
+                                   const char *path, const char *method)
 {
     HttpExchange *x = calloc(1, sizeof *x);
     if (!x) return NULL;
@@ -255,7 +265,8 @@ static HttpExchange *make_exchange(HttpServer *server, struct MHD_Connection *co
     if (strlen(path) < sizeof x->path) (void)snprintf(x->path, sizeof x->path, "%s", path);
     (void)snprintf(x->method, sizeof x->method, "%s", method);
     x->announced = read_length(http_exchange_header(x, "Content-Length"));
-    x->line = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    x->line =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     pthread_mutex_lock(&server->lock);
     x->serial = ++server->serial;
     x->next = server->exchanges;
@@ -268,8 +279,8 @@ static HttpExchange *make_exchange(HttpServer *server, struct MHD_Connection *co
     return x;
 }
 
-static enum MHD_Result begin_request(HttpServer *server, struct MHD_Connection *connection, const char *path,
-                                     const char *method, void **context)
+static enum MHD_Result begin_request(HttpServer *server, struct MHD_Connection *connection,
+                                     const char *path, const char *method, void **context)
 {
     HttpExchange *x = make_exchange(server, connection, path, method);
     if (!x) return MHD_NO;
@@ -286,7 +297,8 @@ static bool grow_body(HttpExchange *x, size_t count)
     const HttpServerOptions *o = &x->server->options;
     size_t needed = x->body_bytes + count;
     if (needed <= x->body_room) return true;
-    size_t room = needed < x->announced && x->announced <= o->body_bytes_max ? (size_t)x->announced : 2 * needed;
+    size_t room = needed < x->announced && x->announced <= o->body_bytes_max ? (size_t)x->announced
+                                                                             : 2 * needed;
     size_t others = x->server->bodies_bytes - x->body_room;
     char *grown = others + room <= o->bodies_bytes_max ? realloc(x->body, room) : NULL;
     if (!grown) return false;
@@ -340,8 +352,9 @@ static enum MHD_Result end_request(HttpExchange *x)
     return answered ? queue_answer(x) : MHD_YES;
 }
 
-static enum MHD_Result access_request(void *context, struct MHD_Connection *connection, const char *path, const char *method,
-                                      const char *version, const char *upload, size_t *upload_bytes, void **exchange)
+static enum MHD_Result access_request(void *context, struct MHD_Connection *connection,
+                                      const char *path, const char *method, const char *version,
+                                      const char *upload, size_t *upload_bytes, void **exchange)
 {
     (void)version;
     if (!*exchange) return begin_request(context, connection, path, method, exchange);
@@ -357,7 +370,7 @@ static void completed(void *context, struct MHD_Connection *connection, void **e
     (void)connection;
     if (!x) return;
     pthread_mutex_lock(&server->lock);
-    http_unwatch_locked(x);
+    http_watch_end_locked(x);
     if (x->next) x->next->before = x->before;
     if (x->before) x->before->next = x->next;
     else server->exchanges = x->next;
@@ -426,24 +439,30 @@ static void notify_connection(void *context, struct MHD_Connection *connection, 
 
 static void ignore_log(void *context, const char *format, va_list arguments)
 {
-    (void)context, (void)format, (void)arguments; /* what clients do wrong is their answer's matter */
+    (void)context, (void)format,
+        (void)arguments; /* what clients do wrong is their answer's matter */
 }
 
 static Error start(HttpServer *s, Why *why)
 {
-    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
+                     MHD_USE_ERROR_LOG;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->stop_fd = eventfd(0, EFD_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};
-    if (s->epoll_fd < 0 || s->stop_fd < 0 || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->stop_fd, &event) != 0)
+    if (s->epoll_fd < 0 || s->stop_fd < 0 ||
+        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->stop_fd, &event) != 0)
         return error_why(why, ERR_IO, "epoll: %s", strerror(errno));
     s->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, access_request, s, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL, MHD_OPTION_LISTEN_SOCKET,
-        s->options.listen_fd, MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_NOTIFY_CONNECTION, notify_connection, s,
-        MHD_OPTION_CONNECTION_LIMIT, s->options.connections_max, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
+        flags, 0, NULL, NULL, access_request, s, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL,
+        MHD_OPTION_LISTEN_SOCKET, s->options.listen_fd, MHD_OPTION_NOTIFY_COMPLETED, completed, s,
+        MHD_OPTION_NOTIFY_CONNECTION, notify_connection, s, MHD_OPTION_CONNECTION_LIMIT,
+        s->options.connections_max, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_END);
-    if (!s->daemon) return error_why(why, ERR_IO, "the HTTP server cannot start: %s", strerror(errno));
-    if (pthread_create(&s->watcher, NULL, http_watch, s) != 0) return error_why(why, ERR_IO, "no thread for the HTTP server");
+    if (!s->daemon)
+        return error_why(why, ERR_IO, "the HTTP server cannot start: %s", strerror(errno));
+    if (pthread_create(&s->watcher, NULL, http_watch, s) != 0)
+        return error_why(why, ERR_IO, "no thread for the HTTP server");
     s->watcher_runs = true;
     return OK;
 }
@@ -492,7 +511,8 @@ void http_server_close(HttpServer *s)
     }
     pthread_mutex_unlock(&s->lock);
     uint64_t one = 1;
-    if (s->watcher_runs && write(s->stop_fd, &one, sizeof one) == sizeof one) pthread_join(s->watcher, NULL);
+    if (s->watcher_runs && write(s->stop_fd, &one, sizeof one) == sizeof one)
+        pthread_join(s->watcher, NULL);
     if (s->daemon) MHD_stop_daemon(s->daemon);
     else close(s->options.listen_fd);
     if (s->epoll_fd >= 0) close(s->epoll_fd);

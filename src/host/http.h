@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/1.1 for every node, over libmicrohttpd: one thread moves bytes (epoll), and never computes; whoever answers does it
- * from a thread of its own, now or later.
+/* HTTP/1.1 for every node, over libmicrohttpd: one thread moves bytes (epoll), and never computes;
+ * whoever answers does it from a thread of its own, now or later.
  *
  *   head complete --head()--> (refused early: 404, 405, 413, 415)
  *   body complete --request()--> answered at once, or kept:  http_reply | http_stream_begin, _write ..., _end
@@ -10,10 +10,11 @@
  * watcher, does: a hang-up (also half-closed: the client will not say more) is known at once. It also ends connections
  * that take too long to send a request, and puts comments into streams that are silent.
  *
- * Limits: connections, bytes of a body, bytes of all bodies, bytes waiting in a stream, seconds for a request to arrive.
- * What libmicrohttpd itself refuses (no HTTP at all, headers above 32 KiB) is answered in its words, without JSON. */
-#ifndef COBORD_HOST_HTTP_SERVER_H
-#define COBORD_HOST_HTTP_SERVER_H
+ * Limits: connections, bytes of a body, bytes of all bodies, bytes waiting in a stream, seconds for a
+ * request to arrive. What libmicrohttpd itself refuses (no HTTP at all, headers too large) is answered
+ * in its words, without JSON. */
+#ifndef COBORD_HOST_HTTP_H
+#define COBORD_HOST_HTTP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,9 +29,11 @@ typedef struct HttpServerOptions {
     int listen_fd; /* becomes the server's */
     uint32_t connections_max;
     size_t body_bytes_max, bodies_bytes_max;
-    size_t stream_bytes_low, stream_bytes_max; /* waiting for a reader; drained() when it falls below low */
+    size_t stream_bytes_low,
+        stream_bytes_max; /* waiting for a reader; drained() when it falls below low */
     void *context;
-    void (*head)(void *context, HttpExchange *x);    /* may answer; the body is then read and dropped */
+    void (*head)(void *context,
+                 HttpExchange *x); /* may answer; the body is then read and dropped */
     void (*request)(void *context, HttpExchange *x); /* must answer, or keep it and answer later */
     void (*gone)(void *context, HttpExchange *x);
     void (*drained)(void *context, HttpExchange *x);
@@ -49,7 +52,7 @@ void http_server_close(HttpServer *server);
 const char *http_exchange_method(const HttpExchange *x);
 const char *http_exchange_path(const HttpExchange *x); /* "" when it is longer than a path may be */
 const char *http_exchange_header(const HttpExchange *x, const char *name); /* NULL: none */
-uint64_t http_exchange_announced(const HttpExchange *x);                   /* Content-Length, 0 when there is none */
+uint64_t http_exchange_announced(const HttpExchange *x); /* Content-Length, 0 when there is none */
 /* false: larger than the limit, or no memory for it (*memory): answer 413 or 503. */
 bool http_exchange_body(const HttpExchange *x, const uint8_t **bytes, size_t *count, bool *memory);
 void http_exchange_drop_body(HttpExchange *x);
