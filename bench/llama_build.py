@@ -40,6 +40,14 @@ def build(cache, sdist=None):
     return os.path.join(ready, "llama-bench")
 
 
+def ready(args, cache):
+    """The llama-bench that a command's arguments ask for."""
+    bench = args.llama_bench or build(os.path.join(cache, "bench"), args.sdist)
+    if not os.access(bench, os.X_OK):
+        raise BenchError(f"{bench}: not a program")
+    return bench
+
+
 def about(bench):
     """What is known about a program of ours: its compiler. None for one that came from elsewhere."""
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs that are compared: how each is called and what its output says.
 
-Every run ends as a Sample: tokens/s of prefill, of decode and of each batch, and the share of the processors that
-everybody else used meanwhile.
+Every run ends as a Sample: tokens/s of prefill, decode, each batch, each depth and beside spinning processes, and the
+share of the processors that everybody else used meanwhile.
 """
 import json
 import os
@@ -10,6 +10,7 @@ import re
 import resource
 import shlex
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -21,19 +22,36 @@ class BenchError(Exception):
     """What went wrong, to which thing, and what to do."""
 
 
+def sequences(n):
+    return f"{n} sequence{'s' * (n > 1)}"
+
+
+def at_depth(n):
+    return f"decode at {n}" if n else "decode"
+
+
+def spinning(n):
+    return f"decode beside {n} spinning"
+
+
 @dataclass(frozen=True)
 class Work:
+    """What one run measures. A prompt of 0: no prefill."""
     threads: int
     prompt: int
     gen: int
-    batch: list
+    batch: list = field(default_factory=list)
+    depths: list = field(default_factory=list)
+    load: int = 0
+
+    def measures(self):
+        return (["prefill"] * bool(self.prompt) + ["decode"] + [sequences(n) for n in self.batch]
+                + [at_depth(n) for n in self.depths if n] + [spinning(self.load)] * bool(self.load))
 
 
 @dataclass
 class Sample:
-    prefill_tps: float = 0.0
-    decode_tps: float = 0.0
-    batch_tps: dict = field(default_factory=dict)
+    tps: dict = field(default_factory=dict)  # measure -> tokens/s
     others: float = 0.0  # 0..1, of all processors
     facts: dict = field(default_factory=dict)
 
@@ -109,9 +127,26 @@ def own_seconds():
     return sum(u.ru_utime + u.ru_stime for u in usages)
 
 
+class Spinning:
+    """`count` processes that do nothing but count. They end with us, however we end."""
+    LOOP = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(1000000): pass"
+
+    def __init__(self, count):
+        self.count, self.children = count, []
+
+    def __enter__(self):
+        self.children = [subprocess.Popen([sys.executable, "-c", self.LOOP]) for _ in range(self.count)]
+        time.sleep(0.3)  # interpreters start
+
+    def __exit__(self, *_):
+        for child in self.children:
+            child.kill()
+            child.wait()  # so that their time counts as ours
+
+
 class Program:
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, work):
+        self.name, self.work = name, work
         self.samples = []
 
     def run(self):
@@ -124,33 +159,47 @@ class Program:
         sample.others = watch.others
         self.samples.append(sample)
 
+    def values(self, measure):
+        return [s.tps[measure] for s in self.samples if measure in s.tps]
+
 
 class LlamaBench(Program):
     """llama-bench, or a program that takes its options; batches by the llama-batched-bench beside it."""
 
     def __init__(self, name, command, gguf, work):
-        super().__init__(name)
-        self.command, self.gguf, self.work = command, gguf, work
+        super().__init__(name, work)
+        self.command, self.gguf = command, gguf
         self.batched = os.path.join(os.path.dirname(command[0]), "llama-batched-bench")
         if not os.access(self.batched, os.X_OK):
             self.batched = None
 
-    def bench(self, prompt, gen):
+    def bench(self, prompt, gen, depths=()):
+        """measure -> tokens/s"""
         command = [*self.command, "-m", self.gguf, "-t", str(self.work.threads), "-p", str(prompt), "-n", str(gen),
                    "-r", "1", "-o", "json"]
-        return parsed(call(command), command)
+        command += ["-d", ",".join(map(str, depths))] if depths else []
+        found = {}
+        for test in parsed(call(command), command):
+            if test["n_prompt"] and not test["n_gen"]:
+                found["prefill"] = test["avg_ts"]
+            elif test["n_gen"] and not test["n_prompt"]:
+                found[at_depth(test.get("n_depth", 0))] = test["avg_ts"]
+        return found
 
     def warm_up(self):
         self.bench(16, 4)
 
     def measure(self, sample):
-        for test in self.bench(self.work.prompt, self.work.gen):
-            if test["n_prompt"] and not test["n_gen"]:
-                sample.prefill_tps = test["avg_ts"]
-            elif test["n_gen"] and not test["n_prompt"]:
-                sample.decode_tps = test["avg_ts"]
-        if self.work.batch and self.batched:
+        work = self.work
+        sample.tps = self.bench(work.prompt, work.gen)
+        if work.batch and self.batched:
             self.measure_batches(sample)
+        depths = [n for n in work.depths if n]
+        if depths:
+            sample.tps |= self.bench(0, work.gen, depths)
+        if work.load:
+            with Spinning(work.load):
+                sample.tps[spinning(work.load)] = self.bench(0, work.gen)["decode"]
 
     def measure_batches(self, sample):
         """From (almost) empty contexts, as Cobord's: one token of prompt, since none is refused."""
@@ -161,31 +210,42 @@ class LlamaBench(Program):
         for line in call(command).splitlines():
             if line.startswith("{"):
                 test = parsed(line, command)
-                sample.batch_tps[test["pl"]] = test["speed_tg"]
+                sample.tps[sequences(test["pl"])] = test["speed_tg"]
 
 
 class Cobord(Program):
-    def __init__(self, program, model, work, isa, memory=None):
+    def __init__(self, program, model, work, isa="auto", memory=None, further_options=()):
         self.variant = ([] if isa == "auto" else [isa]) + ([memory] if memory else [])
-        super().__init__(" ".join(["cobord", *self.variant]))
-        self.program, self.model, self.work, self.isa, self.memory = program, model, work, isa, memory
+        super().__init__(" ".join(["cobord", *self.variant]), work)
+        self.program, self.model, self.isa, self.memory = program, model, isa, memory
+        self.engine = ["--threads", str(work.threads), "--isa", isa, *further_options]
+        self.engine += ["--memory", memory] if memory else []
+        self.step_bytes = 0
 
-    def bench(self, prompt, gen, batch):
-        command = [self.program, "bench", self.model, "--threads", str(self.work.threads), "--prompt", str(prompt),
-                   "--gen", str(gen), "--isa", self.isa, "--json"]
+    def bench(self, prompt, gen, batch=(), depth=0):
+        command = [self.program, "bench", self.model, "--prompt", str(prompt), "--gen", str(gen), "--json",
+                   *self.engine]
         command += ["--batch", ",".join(map(str, batch))] if batch else []
-        command += ["--memory", self.memory] if self.memory else []
+        command += ["--depth", str(depth)] if depth else []
         return parsed(call(command), command)
 
     def warm_up(self):
         """Also encodes a GGUF into the cache, the first time, and asks how many bytes one token reads."""
-        self.bench(16, 4, [])
-        command = [self.program, "logits", self.model, "--tokens", "1", "--top", "1", "--json"]
-        counters = parsed(call(command), command).get("counters", {})
-        self.step_bytes = counters.get("weight_bytes_read", 0)
+        self.bench(16, 4)
+        command = [self.program, "logits", self.model, "--tokens", "1", "--top", "1", "--json", *self.engine]
+        self.step_bytes = parsed(call(command), command).get("counters", {}).get("weight_bytes_read", 0)
 
     def measure(self, sample):
-        batch = [] if self.memory else self.work.batch  # a budget is a promise for one sequence
-        sample.facts = self.bench(self.work.prompt, self.work.gen, batch)
-        sample.prefill_tps, sample.decode_tps = sample.facts["prefill_tps"], sample.facts["decode_tps"]
-        sample.batch_tps = {entry["n"]: entry["decode_tps"] for entry in sample.facts.get("batch", [])}
+        work = self.work
+        sample.facts = self.bench(work.prompt, work.gen, work.batch)
+        if work.prompt:
+            sample.tps["prefill"] = sample.facts["prefill_tps"]
+        sample.tps["decode"] = sample.facts["decode_tps"]
+        if work.batch:
+            sample.tps |= {sequences(entry["n"]): entry["decode_tps"] for entry in sample.facts["batch"]}
+        for depth in work.depths:
+            if depth:
+                sample.tps[at_depth(depth)] = self.bench(0, work.gen, depth=depth)["decode_tps"]
+        if work.load:
+            with Spinning(work.load):
+                sample.tps[spinning(work.load)] = self.bench(0, work.gen)["decode_tps"]

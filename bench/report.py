@@ -1,69 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """From samples to a table: medians, ranges, ratios to llama.cpp, and what is asked of them.
 
-A floor must hold, or the comparison fails; a goal is where the work goes. Both are ratios to llama.cpp in the same run.
-With --write the table becomes a section of docs/PERFORMANCE.md, in place of the older one of the same name.
+A floor must hold, or the comparison fails; a goal is where the work goes. Both are ratios to llama.cpp in the same run,
+except those of the remarks, which are ratios to Cobord's own figures or to the bandwidth.
 """
-import datetime
 import os
-import platform
-import re
-import subprocess
 from statistics import median
 
 import llama_build
-from programs import BenchError, Cobord
+import page
+from options import size_bytes
+from page import verdict
+from programs import Cobord, spinning
 
 # Per model: measure -> (floor, goal with AVX-512, goal with AVX2).
 ASKED = {
-    "qwen2.5-coder-1.5b": {"prefill": (0.80, 2.0, 1.3), "decode": (0.85, 1.0, 1.0), 4: (None, 2.6, None),
-                           8: (None, 4.0, None)},
+    "qwen2.5-coder-1.5b": {"prefill": (0.80, 2.0, 1.3), "decode": (0.85, 1.0, 1.0), "4 sequences": (None, 2.6, None),
+                           "8 sequences": (None, 4.0, None), "decode at 4096": (None, 1.35, 1.35),
+                           "decode beside 2 spinning": (None, 2.0, 2.0)},
     "qwen2.5-coder-0.5b": {"prefill": (None, 2.8, None), "decode": (None, 1.3, None)},
     "smollm2-135m": {"prefill": (None, 3.3, None), "decode": (None, 1.4, None)},
 }
-BUDGET_GOAL = 0.90    # decode within a memory budget, to Cobord's own without one
+BUDGET_GOAL = 0.90     # decode within a memory budget, to Cobord's own without one
 BANDWIDTH_GOAL = 0.95  # bytes of weights read while decoding, to what a plain read of them reaches
+LOAD_GOAL = 0.85       # decode beside spinning processes, to the fair share of the quiet speed
 QUIET_SHARE_MAX = 0.05
-SECTION = r"<!-- (\S+) -->\n.*?<!-- end of \1 -->\n"
-
-INTRO = """# Performance
-
-Measured by `bench/compare` (`make bench`), never by hand. Programs take turns in one run, on the same model file with
-the same number of threads: llama.cpp from a pinned source package, built with `GGML_NATIVE=ON`, further programs where
-someone has them, and Cobord. Figures are tokens/s, as median (lowest to highest) over the rounds. Ratios are of
-medians, to llama.cpp; a floor must hold, a goal is where the work goes.
-
-- *prefill*: a prompt of 512 tokens in one request, from an empty cache. *decode*: 64 tokens one by one, from an empty
-  cache. *n sequences*: tokens/s in all, n sequences advancing together.
-- *raw read*: all weights of the model read once by the same threads, with nothing computed. On virtual machines it
-  moves by a factor of two between minutes, so only figures of one table can be compared.
-- *others*: the share of the processors that other programs used meanwhile. Above 5 % the table is a sketch.
-- Cobord's logits are bit-identical in every line of these tables; llama.cpp makes no such promise.
-
-    bench/compare --rounds 5 --batch 1,4,8 --write
-    bench/compare --model smollm2-135m --isa avx512,avx2 --memory 64M --write
-"""
 
 
 class Report:
-    def __init__(self, root, model, found, args):
-        self.root, self.model, self.found, self.args = root, model, found, args
+    def __init__(self, model, found, args):
+        self.model, self.found, self.args = model, found, args
         self.base = found[0]
         self.cobords = [p for p in found if isinstance(p, Cobord)]
         self.main = self.cobords[0]
-        self.measures = ["prefill", "decode", *args.batch]
-        self.missed = []
 
     # ---- figures ----
 
-    @staticmethod
-    def values(program, measure):
-        if measure in ("prefill", "decode"):
-            return [getattr(s, f"{measure}_tps") for s in program.samples]
-        return [s.batch_tps[measure] for s in program.samples if measure in s.batch_tps]
-
     def middle(self, program, measure):
-        values = self.values(program, measure)
+        values = program.values(measure)
         return median(values) if values else None
 
     def ratio(self, program, measure, base=None):
@@ -80,118 +54,93 @@ class Report:
 
     def floors_hold(self):
         held = True
-        for measure in self.measures:
+        for measure in self.main.work.measures():
             floor, _ = self.asked(self.main, measure)
             if floor and (self.ratio(self.main, measure) or 0) < floor:
                 held = False
         return held
 
-    def read_gbs(self):
-        return [s.facts["read_bandwidth_gbs"] for p in self.cobords if not p.memory for s in p.samples]
-
     # ---- lines ----
 
     def row(self, program, measure):
-        values = self.values(program, measure)
-        name = measure if isinstance(measure, str) else f"{measure} sequence{'s' * (measure > 1)}"
+        values = program.values(measure)
         if not values:
-            return [name, program.name, "-", "", "", ""]
-        figure = f"{median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+            return [measure, program.name, "-", "", "", ""]
         ratio = self.ratio(program, measure)
-        cells = [name, program.name, figure, f"{ratio:.2f} x" if ratio and program is not self.base else "", "", ""]
+        cells = [measure, program.name, figure(values), "", "", ""]
+        if ratio and program is not self.base:
+            cells[3] = f"{ratio:.2f} x"
         if isinstance(program, Cobord) and ratio:
             for column, asked in enumerate(self.asked(program, measure), 4):
                 if asked:
-                    cells[column] = f"{asked:.2f} x {'held' if ratio >= asked else 'missed'}"
+                    cells[column] = f"{asked:.2f} x {verdict(ratio >= asked)}"
         return cells
 
     def table(self):
         rows = [["work", "program", "tokens/s", "ratio", "floor", "goal"]]
-        for measure in self.measures:
-            rows += [self.row(p, measure) for p in self.found if self.values(p, measure) or p in (self.base, self.main)]
-        widths = [max(len(row[i]) for row in rows) for i in range(6)]
-        rows.insert(1, ["-" * w for w in widths])
-        return "\n".join("| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in rows)
+        for measure in self.main.work.measures():
+            rows += [self.row(p, measure) for p in self.found if p.values(measure) or p in (self.base, self.main)]
+        return page.table(rows)
 
     def remarks(self):
         """What the table's columns cannot say: memory, the share of the bandwidth, the neighbours."""
         for program in self.cobords:
-            peak = max(max(s.facts["peak_rss_bytes"]) for s in program.samples)
-            yield f"{program.name} ({program.samples[0].facts['isa']}): peak resident memory {peak / (1 << 20):.0f} MiB"
-            if program.memory:
-                ratio = self.ratio(program, "decode", self.main) or 0
-                yield (f"{program.name}: decode {ratio:.2f} x that of {self.main.name}, goal {BUDGET_GOAL:.2f} "
-                       + ("held" if ratio >= BUDGET_GOAL else "missed"))
+            yield from self.memory_remarks(program)
+        yield from self.load_remarks()
         yield from self.bandwidth_remarks()
-        others = [s.others for p in self.found for s in p.samples]
-        yield (f"others used {100 * median(others):.0f} % of the processors (at most {100 * max(others):.0f} %)"
-               + ("" if max(others) <= QUIET_SHARE_MAX else ": not a quiet machine, take the figures as a sketch"))
+        yield others_remark(self.found)
         if self.model not in ASKED:
             yield f"nothing is asked of {self.model}: no floors, no goals"
 
-    def bandwidth_remarks(self):
-        reads = self.read_gbs()
-        if not reads:
+    def memory_remarks(self, program):
+        peak = max(s.facts["peak_rss_bytes"][0] for s in program.samples)
+        line = f"{program.name} ({program.samples[0].facts['isa']}): peak resident memory {peak / (1 << 20):.1f} MiB"
+        if not program.memory:
+            yield line
             return
-        yield f"raw read {median(reads):.1f} GB/s ({min(reads):.1f} to {max(reads):.1f})"
-        shares = [x.decode_tps * self.main.step_bytes * 1e-9 / x.facts["read_bandwidth_gbs"] for x in self.main.samples]
-        share = median(shares)
+        yield line + f", goal {program.memory} {verdict(peak <= size_bytes(program.memory))}"
+        shares = [s.facts["large_page_share"] for s in program.samples if "large_page_share" in s.facts]
+        if shares:
+            yield f"{program.name}: {100 * median(shares):.0f} % of the model's file lies in large pages"
+        ratio = self.ratio(program, "decode", self.main) or 0
+        yield (f"{program.name}: decode {ratio:.2f} x that of {self.main.name}, goal {BUDGET_GOAL:.2f} x "
+               + verdict(ratio >= BUDGET_GOAL))
+
+    def load_remarks(self):
+        load = self.main.work.load
+        if not load:
+            return
+        fair = min(1.0, (os.cpu_count() or 1) / (self.main.work.threads + load))
+        share = self.middle(self.main, spinning(load)) / (fair * self.middle(self.main, "decode"))
+        yield (f"{self.main.name} beside {load} spinning: {100 * share:.0f} % of its fair share, {fair:.2f} of the quiet "
+               f"decode; goal {100 * LOAD_GOAL:.0f} % {verdict(share >= LOAD_GOAL)}")
+
+    def bandwidth_remarks(self):
+        reads = [s.facts["read_bandwidth_gbs"] for p in self.cobords if not p.memory for s in p.samples]
+        yield f"raw read {figure(reads)} GB/s"
+        share = median(bandwidth_shares(self.main))
         yield (f"a token reads {self.main.step_bytes * 1e-9:.3f} GB of weights, at {100 * share:.0f} % of raw read; "
-               f"goal {100 * BANDWIDTH_GOAL:.0f} % " + ("held" if share >= BANDWIDTH_GOAL else "missed"))
+               f"goal {100 * BANDWIDTH_GOAL:.0f} % " + verdict(share >= BANDWIDTH_GOAL))
 
-    def setting(self):
+    def body(self):
+        args = self.args
+        work = (f"{args.threads} threads, prompt {args.prompt}, gen {args.gen}, "
+                f"{args.rounds} round{'s' * (args.rounds > 1)}")
         about = llama_build.about(self.base.command[0]) or "a program that was there already"
-        work = f"prompt {self.args.prompt}, gen {self.args.gen}"
-        return [f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, commit {self.args.commit}",
-                f"{processor_name()}, {os.cpu_count()} processors, Linux {platform.release()}",
-                f"{self.args.threads} threads, {work}, {self.args.rounds} round{'s' * (self.args.rounds > 1)}",
-                f"llama.cpp: {about}"]
-
-    def text(self):
-        lines = "\n".join(f"- {line}" for line in [*self.setting(), *self.remarks()])
-        return f"{self.model}\n\n{lines}\n\n{self.table()}"
-
-    # ---- the page ----
-
-    def section(self):
-        lines = "\n".join(f"- {line}" for line in [*self.setting(), *self.remarks()])
-        return f"<!-- {self.model} -->\n## {self.model}\n\n{lines}\n\n{self.table()}\n<!-- end of {self.model} -->\n"
-
-    def write(self):
-        """Replaces this model's section, or adds it; the page's introduction is ours too."""
-        path = os.path.join(self.root, "docs", "PERFORMANCE.md")
-        old = ""
-        if os.path.exists(path):
-            with open(path) as f:
-                old = f.read()
-        sections = [(m[1], m[0]) for m in re.finditer(SECTION, old, flags=re.S)]
-        kept = dict(sections)
-        kept[self.model] = self.section()
-        try:
-            with open(path + ".part", "w") as f:
-                f.write("\n".join([INTRO, *kept.values()]))
-            os.replace(path + ".part", path)
-        except OSError as error:
-            raise BenchError(f"{path}: {error.strerror}") from error
-        return path
+        lines = [*page.setting(args.commit, work), f"llama.cpp: {about}", *self.remarks()]
+        return f"{page.items(lines)}\n\n{self.table()}"
 
 
-def commit(root):
-    """Short hash; "with changes" when a source differs from it."""
-    def git(*words):
-        return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True).stdout.strip()
-    try:
-        name = git("rev-parse", "--short", "HEAD")
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "cmake", "CMakeLists.txt")
-        return (name or "unknown") + (" with changes" if changed else "")
-    except OSError:
-        return "unknown"
+def figure(values, digits=1):
+    return f"{median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
-def processor_name():
-    try:
-        with open("/proc/cpuinfo") as f:
-            facts = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$", f.read().split("\n\n")[0], flags=re.M))
-        return f"{facts['model name']} (family {facts.get('cpu family', '?')}, model {facts.get('model', '?')})"
-    except (OSError, KeyError):
-        return platform.processor() or platform.machine()
+def bandwidth_shares(program):
+    """Of each sample: the bytes of weights that decoding reads, to what the plain read of the same run reached."""
+    return [s.tps["decode"] * program.step_bytes * 1e-9 / s.facts["read_bandwidth_gbs"] for s in program.samples]
+
+
+def others_remark(found):
+    others = [s.others for p in found for s in p.samples]
+    return (f"others used {100 * median(others):.0f} % of the processors (at most {100 * max(others):.0f} %)"
+            + ("" if max(others) <= QUIET_SHARE_MAX else ": not a quiet machine, take the figures as a sketch"))
