@@ -112,8 +112,8 @@ class Report:
             return
         fair = min(1.0, (os.cpu_count() or 1) / (self.main.work.threads + load))
         share = self.middle(self.main, spinning(load)) / (fair * self.middle(self.main, "decode"))
-        yield (f"{self.main.name} beside {load} spinning: {100 * share:.0f} % of its fair share, {fair:.2f} of the quiet "
-               f"decode; goal {100 * LOAD_GOAL:.0f} % {verdict(share >= LOAD_GOAL)}")
+        yield (f"{self.main.name} beside {load} spinning: {100 * share:.0f} % of its fair share, {fair:.2f} of the "
+               f"quiet decode; goal {100 * LOAD_GOAL:.0f} % {verdict(share >= LOAD_GOAL)}")
 
     def bandwidth_remarks(self):
         reads = [s.facts["read_bandwidth_gbs"] for p in self.cobords if not p.memory for s in p.samples]
