@@ -72,6 +72,7 @@ bool cpu_has(Isa isa)
     case ISA_NEON:
     case ISA_I8MM: return cpu_has_arm(isa);
     case ISA_SIMD128:
+    case ISA_RELAXED:
     case ISAS: return false;
     }
     return false;

@@ -18,7 +18,8 @@ const Ops *ops_for(Isa isa)
     case ISA_NEON:
     case ISA_I8MM: return &OPS_NEON; /* that one is about integer matrices */
 #elif defined(__wasm__)
-    case ISA_SIMD128: return &OPS_SIMD128;
+    case ISA_SIMD128:
+    case ISA_RELAXED: return &OPS_SIMD128; /* no float instruction of relaxed SIMD keeps the bits */
 #endif
     default: return NULL;
     }

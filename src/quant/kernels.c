@@ -14,7 +14,7 @@
 
 const char *kernels_isa_name(Isa isa)
 {
-    static const char *const names[ISAS] = {"scalar", "avx2", "avx512", "neon", "simd128", "i8mm"};
+    static const char *const names[ISAS] = {"scalar", "avx2", "avx512", "neon", "simd128", "i8mm", "relaxed"};
     return (unsigned)isa < ISAS ? names[isa] : "unknown";
 }
 
@@ -30,6 +30,9 @@ const Kernels *kernels_for(Isa isa)
     case ISA_I8MM: return &kernels_i8mm;
 #elif defined(__wasm_simd128__)
     case ISA_SIMD128: return &kernels_simd128;
+#ifdef COBORD_RELAXED /* the second module: an engine that knows no relaxed SIMD refuses all of it */
+    case ISA_RELAXED: return &kernels_relaxed;
+#endif
 #endif
     default: return NULL;
     }
