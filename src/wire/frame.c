@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/crc32c.h"
 #include "base/hash.h"
+#include "knot/emit.h"
 
 static const char frame_magic[4] = {'C', 'O', 'B', 'F'};
 static const char frame_magic_tensors[4] = {'A', 'W', 'F', 'R'};
@@ -93,15 +94,22 @@ static uint32_t frame_crc(const uint8_t *header, uint32_t header_bytes)
     return crc32c_update(crc, header + AT_KNOT, header_bytes - AT_KNOT);
 }
 
+static Error frame_other_knot(uint64_t got, uint64_t mine, Why *why)
+{
+    char text[2][17] = {{0}};
+    Emit a = emit_make(text[0], 16), b = emit_make(text[1], 16);
+    emit_hex64(&a, got);
+    emit_hex64(&b, mine);
+    return error_why(why, ERR_UNSUPPORTED, "the frame is for knot %s, this node has %s", text[0],
+                     text[1]);
+}
+
 static Error frame_check_identity(const uint8_t *header, const FrameIdentity *mine, Why *why)
 {
     uint64_t knot = bytes_load64(header + AT_KNOT);
     unsigned numerics = bytes_load16(header + AT_NUMERICS), cache = bytes_load16(header + AT_CACHE);
     if (knot != mine->knot_id)
-        return error_why(why, ERR_UNSUPPORTED,
-                         "the frame is for knot %08x%08x, this node has %08x%08x",
-                         (unsigned)(knot >> 32), (unsigned)knot, (unsigned)(mine->knot_id >> 32),
-                         (unsigned)mine->knot_id);
+        return frame_other_knot(knot, mine->knot_id, why);
     if (numerics != mine->numerics)
         return error_why(why, ERR_UNSUPPORTED, "the frame has numerics version %u, this node %u",
                          numerics, (unsigned)mine->numerics);
@@ -122,7 +130,7 @@ Error frame_open(const uint8_t *header, size_t bytes, FrameKind kind, const Fram
                          frame_kind_name(kind), bytes, size);
     uint32_t stated = bytes_load32(header + AT_CRC), is = frame_crc(header, size);
     if (stated != is)
-        return error_why(why, ERR_CHECKSUM, "the %s frame's header has CRC %08x, its bytes %08x",
+        return error_why(why, ERR_CHECKSUM, "the %s frame's header has CRC %x, its bytes %x",
                          frame_kind_name(kind), stated, is);
     TRY(frame_check_identity(header, mine, why));
     TRY(frame_check_zero(header, AT_ZERO, AT_REQUEST, why));
