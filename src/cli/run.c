@@ -37,6 +37,9 @@ static const OptionVerb run_verb = {
     .operand_names = "MODEL",
 };
 
+/* Small enough for the slack of the plan. */
+static const uint64_t TOKENIZING_BYTES_FREE = (uint64_t)1 << 20;
+
 enum { RUN_TURNS_MAX = 256, RUN_PROMPT_BYTES_MAX = 16 << 20, RUN_BIAS_MAX = 300 };
 
 typedef struct Run {
@@ -117,7 +120,8 @@ static void read_escapes(char *text)
 static Error add_turn(Run *r, const char *role, const char *text, size_t bytes, Why *why)
 {
     if (r->turn_count == RUN_TURNS_MAX)
-        return error_why(why, ERR_CAPACITY, "more than %d turns", RUN_TURNS_MAX);
+        return error_why(why, ERR_CAPACITY, "more than %d turns; /new starts afresh.",
+                         RUN_TURNS_MAX);
     uint8_t *copy = malloc(bytes + 1);
     if (!copy) return error_why(why, ERR_MEMORY, "no memory for a message");
     memcpy(copy, text, bytes);
@@ -130,6 +134,16 @@ static void drop_turns(Run *r, size_t keep)
     while (r->turn_count > keep) free((void *)r->turns[--r->turn_count].text);
 }
 
+/* Tokenizing takes many bytes for each of the text; the budget is a promise here as well. */
+static Error check_tokenizing(const Run *r, uint64_t bytes, Why *why)
+{
+    if (bytes <= TOKENIZING_BYTES_FREE || bytes <= engine_memory_left(r->session.engine)) return OK;
+    return error_why(
+        why, ERR_MEMORY,
+        "tokenizing the prompt takes %llu MiB, more than is left. Shorten it, or give more --memory.",
+        (unsigned long long)(bytes >> 20));
+}
+
 /* The ids of the whole conversation. Owner  the caller frees *ids. */
 static Error encode(Run *r, uint32_t **ids, size_t *count, Why *why)
 {
@@ -139,6 +153,7 @@ static Error encode(Run *r, uint32_t **ids, size_t *count, Why *why)
     size_t max = raw ? tokenizer_ids_max(t, last->bytes) : turns_ids_max(r->turns, r->turn_count);
     size_t scratch_bytes = raw ? tokenizer_scratch_bytes(t, last->bytes)
                                : turns_scratch_bytes(t, r->turns, r->turn_count);
+    TRY(check_tokenizing(r, scratch_bytes + max * sizeof **ids, why));
     void *memory = malloc(scratch_bytes);
     *ids = malloc(max * sizeof **ids);
     Error error =
@@ -229,10 +244,11 @@ static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Timing *timin
 {
     uint32_t context = engine_plan(r->session.engine)->context;
     if (count > context)
-        return error_why(why, ERR_CAPACITY,
-                         "the prompt has %zu tokens and the context %u positions. Shorten it, or give "
-                         "more --context or --memory; in a chat, /new forgets what was said.",
-                         count, context);
+        return error_why(
+            why, ERR_CAPACITY,
+            "the prompt has %zu tokens and the context %u positions. Shorten it, or give "
+            "more --context or --memory; in a chat, /new forgets what was said.",
+            count, context);
     uint32_t same = keep_common(r, ids, count);
     uint32_t most = options_given(r->options, OPTION_MAX_TOKENS)
                         ? (uint32_t)options_count(r->options, OPTION_MAX_TOKENS)
@@ -250,8 +266,14 @@ static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Timing *timin
     return error;
 }
 
-static void print_speed(const Timing *t)
+static void print_speed(const Run *r, const Timing *t)
 {
+    uint32_t said;
+    (void)coordinator_tokens(engine_coordinator(r->session.engine), 0, &said);
+    if (said > engine_plan(r->session.engine)->context)
+        fprintf(
+            stderr,
+            "\n[the context is full: give more --context or --memory; in a chat, /new forgets]");
     double prompt = t->first - t->start, decode = t->end - t->first;
     fprintf(stderr,
             "\n[prompt %" PRIu32 " tokens, %.1f tokens/s; answer %" PRIu32
@@ -268,7 +290,7 @@ static Error answer(Run *r, Why *why)
     Error error = encode(r, &ids, &count, why);
     if (error == OK) error = answer_ids(r, ids, count, &timing, why);
     free(ids);
-    if (error == OK) print_speed(&timing);
+    if (error == OK) print_speed(r, &timing);
     return error;
 }
 

@@ -119,9 +119,18 @@ static Error size_shard(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
     role->logits_bytes = sizes.logits_bytes;
     role->weight_bytes = sizes.weight_bytes;
     role->cache_bytes = 0;
-    role->window_bytes = max_u64(min_u64(plan->window_bytes, sizes.weight_bytes + 2 * LARGE_PAGE_BYTES),
-                                 sizes.widest_panel_bytes + 2 * LARGE_PAGE_BYTES);
+    role->window_bytes =
+        max_u64(min_u64(plan->window_bytes, sizes.weight_bytes + 2 * LARGE_PAGE_BYTES),
+                sizes.widest_panel_bytes + 2 * LARGE_PAGE_BYTES);
     return OK;
+}
+
+/* A shard's frame: the ids and the partial of a chunk, the hidden rows that ask for logits. */
+static uint64_t shard_frame_bytes(const Plan *plan)
+{
+    uint64_t hidden = plan->request.hyper->hidden;
+    return plan->chunk * (sizeof(uint32_t) + hidden * sizeof(float)) +
+           plan->logit_rows * hidden * sizeof(float) + 4 * ARENA_ALIGN;
 }
 
 /* The buffers of a chunk between the roles: x, a partial, g, the hidden rows that ask for logits; in
@@ -176,7 +185,7 @@ static Error size_roles(Plan *plan, uint64_t *largest, Why *why)
         add_role(&plan->sum, role);
         if (r->solo) continue;
         role->process_bytes = r->process_bytes;
-        if (!role->is_shard) role->scratch_bytes += frame_bytes(plan);
+        role->scratch_bytes += role->is_shard ? shard_frame_bytes(plan) : frame_bytes(plan);
         total_role(role);
         *largest = max_u64(*largest, role->total_bytes);
     }

@@ -183,6 +183,12 @@ void engine_close(Engine *e)
 const Plan *engine_plan(const Engine *e) { return &e->plan; }
 const WeightsCounters *engine_counters(const Engine *e) { return &e->worker.weights.counters; }
 Isa engine_isa(const Engine *e) { return e->plan.request.kernels->isa; }
+uint64_t engine_memory_left(const Engine *e)
+{
+    uint64_t resident = memory_resident(), budget = e->plan.request.memory_bytes;
+    return resident < budget ? budget - resident : 0;
+}
+
 uint32_t engine_passes(const Engine *e) { return e->passes; }
 double engine_large_pages(const Engine *e) { return e->large_pages; }
 

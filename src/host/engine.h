@@ -39,6 +39,8 @@ void engine_close(Engine *e);
 const Plan *engine_plan(const Engine *e);
 const WeightsCounters *engine_counters(const Engine *e);
 Isa engine_isa(const Engine *e);
+/* What the budget has left beyond what the process holds now; the rest of the plan is not touched yet. */
+uint64_t engine_memory_left(const Engine *e);
 /* How often all stations were run since the engine was opened. */
 uint32_t engine_passes(const Engine *e);
 /* Streamed weights only: the share of the file that the page cache holds in pages of 2 MiB, probed

@@ -20,6 +20,18 @@ enum { DROP_BYTES = 2 * KNOT_FILE_DROP_UNIT };
 
 /* --- where a fault is --- */
 
+static uint64_t tensor_hash(const KnotFile *f, const KnotTensor *t)
+{
+    HashStream64 hash;
+    hash_stream64_start(&hash);
+    for (uint64_t at = 0; at < t->bytes; at += DROP_BYTES) {
+        uint64_t bytes = t->bytes - at < DROP_BYTES ? t->bytes - at : DROP_BYTES;
+        hash_stream64_update(&hash, knot_file_payload(f, t->offset + at), (size_t)bytes);
+        knot_file_drop(f, t->offset + at, bytes);
+    }
+    return hash_stream64_end(&hash);
+}
+
 /* A tensor that is damaged, by its own hash. */
 static Error knot_file_tensor_fault(const KnotFile *f, uint64_t from, uint64_t bytes, Why *why)
 {
@@ -29,7 +41,7 @@ static Error knot_file_tensor_fault(const KnotFile *f, uint64_t from, uint64_t b
         if (t->offset + t->bytes <= from || t->offset >= from + bytes) continue;
         uint64_t wanted =
             bytes_load64(knot_file_payload(f, k->tensor_hashes.offset + 8 * (uint64_t)i));
-        if (hash_xxh64(knot_file_payload(f, t->offset), (size_t)t->bytes) == wanted) continue;
+        if (tensor_hash(f, t) == wanted) continue;
         uint64_t first = t->offset < from ? from : t->offset, end = t->offset + t->bytes;
         if (end > from + bytes) end = from + bytes;
         return error_why(why, ERR_CHECKSUM, "%s, within its bytes %llu to %llu (%llu of the file)",
