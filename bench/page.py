@@ -38,7 +38,7 @@ medians, to llama.cpp.
 
 - *prefill*: a prompt of 512 tokens in one request, from an empty cache. *decode*: 64 tokens one by one, from an empty
   cache. *n sequences*: tokens/s in all, n sequences advancing together. *decode at n*: after n positions of context.
-  *decode beside n spinning*: n processes that only count run at the same time, with the same priority.
+  *decode beside n spinning*: 16 tokens while n processes that only count run, with the same priority.
 - *raw read*: all weights of the model read once by the same threads, with nothing computed. On virtual machines it
   moves by a factor of two between minutes, so only figures of one table can be compared.
 - *others*: the share of the processors that other programs used meanwhile. Above 5 % the table is a sketch.

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 
 RUN_SECONDS_MAX = 3600
+LOAD_TOKENS_MAX = 16  # beside spinning processes; threads that wait for each other spinning get through few
 
 
 class BenchError(Exception):
@@ -199,7 +200,7 @@ class LlamaBench(Program):
             sample.tps |= self.bench(0, work.gen, depths)
         if work.load:
             with Spinning(work.load):
-                sample.tps[spinning(work.load)] = self.bench(0, work.gen)["decode"]
+                sample.tps[spinning(work.load)] = self.bench(0, min(work.gen, LOAD_TOKENS_MAX))["decode"]
 
     def measure_batches(self, sample):
         """From (almost) empty contexts, as Cobord's: one token of prompt, since none is refused."""
@@ -248,4 +249,4 @@ class Cobord(Program):
                 sample.tps[at_depth(depth)] = self.bench(0, work.gen, depth=depth)["decode_tps"]
         if work.load:
             with Spinning(work.load):
-                sample.tps[spinning(work.load)] = self.bench(0, work.gen)["decode_tps"]
+                sample.tps[spinning(work.load)] = self.bench(0, min(work.gen, LOAD_TOKENS_MAX))["decode_tps"]
