@@ -54,8 +54,8 @@ Error awfr_lay_out(AwfrPiece *pieces, uint32_t count, uint64_t *payload_bytes, W
 
 /* Numbers the tensors in the order of their first piece: names[n] is the piece that has it first.
  * Result  how many. Neighbours with one tensor, such as embedding rows, cost nothing. */
-static uint32_t awfr_number(const AwfrPiece *pieces, uint32_t count,
-                            uint32_t first[AWFR_NAMES_MAX], uint16_t *number)
+static uint32_t awfr_number(const AwfrPiece *pieces, uint32_t count, uint32_t first[AWFR_NAMES_MAX],
+                            uint16_t *number)
 {
     uint32_t names = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -169,9 +169,9 @@ static Error awfr_check_tensor(const uint8_t *at, const KnotTensor *t, Why *why)
 static Error awfr_check_hash_kind(FrameKind kind, const AwfrPiece *p, uint32_t hash_kind, Why *why)
 {
     const KnotTensor *t = p->tensor;
-    bool valid = kind == FRAME_TENSORS ? hash_kind == AWFR_HASH_NONE && p->hash == 0
-                                       : hash_kind >= AWFR_HASH_TENSOR &&
-                                             hash_kind <= AWFR_HASH_PIECE;
+    bool valid = kind == FRAME_TENSORS
+                     ? hash_kind == AWFR_HASH_NONE && p->hash == 0
+                     : hash_kind >= AWFR_HASH_TENSOR && hash_kind <= AWFR_HASH_PIECE;
     if (hash_kind == AWFR_HASH_TENSOR) valid &= p->row_count == t->rows;
     if (hash_kind == AWFR_HASH_EMBEDDING_ROW)
         valid &= p->row_count == 1 && strcmp(t->name, "token_embd_weight") == 0;

@@ -6,8 +6,8 @@
 
 #include "knot/emit.h"
 
-static const char *const cluster_file_roles[CLUSTER_ROLES] = {
-    "coordinator", "station", "shard", "layer-warden", "shard-warden"};
+static const char *const cluster_file_roles[CLUSTER_ROLES] = {"coordinator", "station", "shard",
+                                                              "layer-warden", "shard-warden"};
 
 const char *cluster_file_role_name(ClusterRole role) { return cluster_file_roles[role]; }
 
@@ -33,7 +33,8 @@ Error cluster_file_parse_id(const char *text, size_t bytes, ClusterRole *role, u
 {
     for (int r = 0; r < CLUSTER_ROLES; r++) {
         size_t n = strlen(cluster_file_roles[r]);
-        if (bytes <= n + 1 || memcmp(text, cluster_file_roles[r], n) != 0 || text[n] != '-') continue;
+        if (bytes <= n + 1 || memcmp(text, cluster_file_roles[r], n) != 0 || text[n] != '-')
+            continue;
         if (!cluster_file_number(text + n + 1, bytes - n - 1, 4, number)) continue;
         if (r == CLUSTER_COORDINATOR && *number != 0) continue;
         *role = (ClusterRole)r;
@@ -114,7 +115,8 @@ const ClusterNode *cluster_file_find(const ClusterFile *c, const char *id)
 uint32_t cluster_file_part(const ClusterFile *c, ClusterRole role, uint32_t part)
 {
     for (uint32_t i = 0; i < c->node_count; i++)
-        if (c->nodes[i].role == role && c->nodes[i].part == part && !c->nodes[i].is_replica) return i;
+        if (c->nodes[i].role == role && c->nodes[i].part == part && !c->nodes[i].is_replica)
+            return i;
     return CLUSTER_FILE_NONE;
 }
 
@@ -128,8 +130,8 @@ static Error cluster_file_check_once(const ClusterFile *c, Why *why)
             if (strcmp(a->id, b->id) == 0)
                 return error_why(why, ERR_DUPLICATE, "%s appears twice", a->id);
             if (a->port == b->port && strcmp(a->host, b->host) == 0)
-                return error_why(why, ERR_DUPLICATE, "%s and %s have one address, %s port %u", a->id,
-                                 b->id, a->host, (unsigned)a->port);
+                return error_why(why, ERR_DUPLICATE, "%s and %s have one address, %s port %u",
+                                 a->id, b->id, a->host, (unsigned)a->port);
         }
     return OK;
 }
@@ -141,13 +143,14 @@ static Error cluster_file_no_meeting(const ClusterNode *node, const ClusterNode 
     bool gap = first > expected;
     const char *before_id = before ? before->id : "the beginning";
     if (node->role == CLUSTER_SHARD)
-        return error_why(why, ERR_RANGE, "ids %u to %u %s between %s and %s", gap ? expected : first,
-                         gap ? first : expected, gap ? "are owned by nobody," : "are owned twice,",
-                         before_id, node->id);
-    return error_why(why, ERR_RANGE, "layer %u %s to layer %u %s %s between %s and %s",
-                     phase_layer(gap ? expected : first), phase_name(phase_of(gap ? expected : first)),
-                     phase_layer(gap ? first : expected), phase_name(phase_of(gap ? first : expected)),
-                     gap ? "is owned by nobody," : "is owned twice,", before_id, node->id);
+        return error_why(why, ERR_RANGE, "ids %u to %u %s between %s and %s",
+                         gap ? expected : first, gap ? first : expected,
+                         gap ? "are owned by nobody," : "are owned twice,", before_id, node->id);
+    return error_why(
+        why, ERR_RANGE, "layer %u %s to layer %u %s %s between %s and %s",
+        phase_layer(gap ? expected : first), phase_name(phase_of(gap ? expected : first)),
+        phase_layer(gap ? first : expected), phase_name(phase_of(gap ? first : expected)),
+        gap ? "is owned by nobody," : "is owned twice,", before_id, node->id);
 }
 
 static Error cluster_file_check_meeting(const ClusterFile *c, ClusterRole role, Why *why)
@@ -167,8 +170,7 @@ static Error cluster_file_check_meeting(const ClusterFile *c, ClusterRole role, 
         before = n;
     }
     if (expected == end || (shards && !before)) return OK;
-    if (shards)
-        return error_why(why, ERR_RANGE, "ids %u to %u are owned by nobody", expected, end);
+    if (shards) return error_why(why, ERR_RANGE, "ids %u to %u are owned by nobody", expected, end);
     return error_why(why, ERR_RANGE, "layer %u %s to the end, layer %u, is owned by nobody",
                      phase_layer(expected), phase_name(phase_of(expected)), c->layers);
 }
@@ -178,7 +180,8 @@ static bool cluster_file_covers(const ClusterNode *w, const ClusterNode *n)
     if (n->role == CLUSTER_STATION)
         return w->role == CLUSTER_LAYER_WARDEN && w->range.first <= n->range.first &&
                w->range.last >= n->range.last;
-    return w->role == CLUSTER_SHARD_WARDEN && w->id_first <= n->id_first && w->id_last >= n->id_last;
+    return w->role == CLUSTER_SHARD_WARDEN && w->id_first <= n->id_first &&
+           w->id_last >= n->id_last;
 }
 
 static Error cluster_file_check_wardens(const ClusterFile *c, Why *why)
@@ -207,8 +210,8 @@ static Error cluster_file_check_ends(const ClusterFile *c, Why *why)
     for (uint32_t i = 0; i < c->node_count; i++) {
         const ClusterNode *n = &c->nodes[i];
         if (n->embed && (n->role != CLUSTER_STATION || n->part != 0))
-            return error_why(why, ERR_RANGE, "%s cannot have the embedding: only the first station can",
-                             n->id);
+            return error_why(why, ERR_RANGE,
+                             "%s cannot have the embedding: only the first station can", n->id);
         if (n->head && (n->role != CLUSTER_STATION || n->part + 1 != c->parts[CLUSTER_STATION]))
             return error_why(why, ERR_RANGE, "%s cannot have the head: only the last station can",
                              n->id);
@@ -359,6 +362,7 @@ Error cluster_file_write(const ClusterFile *c, char *out, size_t room, size_t *b
     }
     emit_text(&e, "\n}\n");
     *bytes = e.used;
-    if (!emit_fits(&e)) return error_why(why, ERR_CAPACITY, "the cluster file needs more than %zu bytes", room);
+    if (!emit_fits(&e))
+        return error_why(why, ERR_CAPACITY, "the cluster file needs more than %zu bytes", room);
     return OK;
 }

@@ -24,14 +24,14 @@ static Error reader_spread(const Reader *r, yyjson_val *object, const char *wher
     yyjson_val *key, *value;
     if (!yyjson_is_obj(object)) return error_why(r->why, ERR_FORMAT, "%s must be an object", where);
     for (size_t i = 0; i < count; i++) out[i] = NULL;
-    yyjson_obj_foreach(object, at, members, key, value) {
+    yyjson_obj_foreach(object, at, members, key, value)
+    {
         size_t i = 0;
         while (i < count && !yyjson_equals_str(key, names[i])) i++;
         if (i == count)
             return error_why(r->why, ERR_FORMAT, "%s has an unknown member \"%.*s\"", where, 60,
                              yyjson_get_str(key));
-        if (out[i])
-            return error_why(r->why, ERR_DUPLICATE, "%s has \"%s\" twice", where, names[i]);
+        if (out[i]) return error_why(r->why, ERR_DUPLICATE, "%s has \"%s\" twice", where, names[i]);
         out[i] = value;
     }
     return OK;
@@ -175,7 +175,8 @@ static Error reader_replicas(Reader *r, yyjson_val *list, const ClusterNode *of)
     if (!list) return OK;
     if (!yyjson_is_arr(list))
         return error_why(r->why, ERR_FORMAT, "%s: \"replicas\" must be an array", of->id);
-    yyjson_arr_foreach(list, at, count, item) {
+    yyjson_arr_foreach(list, at, count, item)
+    {
         ClusterNode *node;
         TRY(reader_spread(r, item, "a replica", names, 2, member));
         TRY(reader_new_node(r, of->role, member[0], member[1], "a replica", &node));
@@ -244,8 +245,9 @@ static Error reader_resolve_wardens(const Reader *r)
         if (!name) continue;
         const ClusterNode *warden = cluster_file_find(c, name);
         if (!warden)
-            return error_why(r->why, ERR_NOT_FOUND, "%s has the warden \"%.*s\", which is not in the file",
-                             c->nodes[i].id, 40, name);
+            return error_why(r->why, ERR_NOT_FOUND,
+                             "%s has the warden \"%.*s\", which is not in the file", c->nodes[i].id,
+                             40, name);
         c->nodes[i].warden = (uint32_t)(warden - c->nodes);
     }
     return OK;
@@ -264,7 +266,8 @@ static Error reader_knot_id(const Reader *r, yyjson_val *value, uint64_t *out)
         *out = *out << 4 | (uint64_t)(digit ? text[i] - '0' : text[i] - 'a' + 10);
     }
     if (valid) return OK;
-    return error_why(r->why, ERR_FORMAT, "model: \"knot_id\" must be 16 lower-case hexadecimal digits");
+    return error_why(r->why, ERR_FORMAT,
+                     "model: \"knot_id\" must be 16 lower-case hexadecimal digits");
 }
 
 static Error reader_model(const Reader *r, yyjson_val *object)
@@ -285,12 +288,27 @@ static Error reader_model(const Reader *r, yyjson_val *object)
 }
 
 enum {
-    M_VERSION, M_MODEL, M_COORDINATOR, M_STATIONS, M_SHARDS, M_LAYER_WARDENS, M_SHARD_WARDENS,
-    M_MEMORY, M_WARDEN_MEMORY, M_CONTEXT, M_CHUNK, M_SESSIONS, M_CACHE, M_ELEMENT, M_KEY, M_COUNT
+    M_VERSION,
+    M_MODEL,
+    M_COORDINATOR,
+    M_STATIONS,
+    M_SHARDS,
+    M_LAYER_WARDENS,
+    M_SHARD_WARDENS,
+    M_MEMORY,
+    M_WARDEN_MEMORY,
+    M_CONTEXT,
+    M_CHUNK,
+    M_SESSIONS,
+    M_CACHE,
+    M_ELEMENT,
+    M_KEY,
+    M_COUNT
 };
 static const char *const file_members[M_COUNT] = {
-    "cobord_cluster", "model", "coordinator", "stations", "shards", "layer_wardens", "shard_wardens",
-    "memory", "warden_memory", "context", "chunk", "sessions", "cache_type", "element", "key_file"};
+    "cobord_cluster", "model",         "coordinator", "stations",      "shards",
+    "layer_wardens",  "shard_wardens", "memory",      "warden_memory", "context",
+    "chunk",          "sessions",      "cache_type",  "element",       "key_file"};
 
 static Error reader_cache(const Reader *r, yyjson_val *value)
 {
@@ -316,7 +334,8 @@ static Error reader_settings(const Reader *r, yyjson_val *const *m)
     c->sessions = 1;
     c->element = ROWS_F32;
     c->store = c->key_file = "";
-    if (m[M_MEMORY]) TRY(reader_number(r, m[M_MEMORY], where, "memory", low, high, &c->memory_bytes));
+    if (m[M_MEMORY])
+        TRY(reader_number(r, m[M_MEMORY], where, "memory", low, high, &c->memory_bytes));
     if (m[M_WARDEN_MEMORY])
         TRY(reader_number(r, m[M_WARDEN_MEMORY], where, "warden_memory", low, high,
                           &c->warden_memory_bytes));
@@ -327,7 +346,8 @@ static Error reader_settings(const Reader *r, yyjson_val *const *m)
     TRY(reader_cache(r, m[M_CACHE]));
     TRY(reader_element(r, m[M_ELEMENT]));
     if (!m[M_KEY]) return OK;
-    return reader_text(r, m[M_KEY], where, "key_file", 0, CLUSTER_FILE_TEXT_BYTES_MAX, &c->key_file);
+    return reader_text(r, m[M_KEY], where, "key_file", 0, CLUSTER_FILE_TEXT_BYTES_MAX,
+                       &c->key_file);
 }
 
 static Error reader_coordinator(Reader *r, yyjson_val *object)
@@ -348,7 +368,8 @@ static Error reader_file(Reader *r, yyjson_val *root)
     TRY(reader_spread(r, root, "the file", file_members, M_COUNT, m));
     TRY(reader_number(r, m[M_VERSION], "the file", "cobord_cluster", 0, UINT64_MAX, &version));
     if (version != CLUSTER_FILE_VERSION)
-        return error_why(r->why, ERR_UNSUPPORTED, "the cluster file has version %llu, this program %u",
+        return error_why(r->why, ERR_UNSUPPORTED,
+                         "the cluster file has version %llu, this program %u",
                          (unsigned long long)version, (unsigned)CLUSTER_FILE_VERSION);
     TRY(reader_settings(r, m));
     TRY(reader_model(r, m[M_MODEL]));
@@ -369,8 +390,9 @@ size_t cluster_file_arena_bytes(size_t text_bytes)
 Error cluster_file_parse(const char *text, size_t bytes, Arena *arena, ClusterFile *out, Why *why)
 {
     if (bytes > CLUSTER_FILE_BYTES_MAX)
-        return error_why(why, ERR_TOO_LARGE, "the cluster file has %zu bytes, at most %u are allowed",
-                         bytes, (unsigned)CLUSTER_FILE_BYTES_MAX);
+        return error_why(why, ERR_TOO_LARGE,
+                         "the cluster file has %zu bytes, at most %u are allowed", bytes,
+                         (unsigned)CLUSTER_FILE_BYTES_MAX);
     if (bytes == 0) return error_why(why, ERR_FORMAT, "the cluster file is empty");
     memset(out, 0, sizeof *out);
     out->nodes = ARENA_NEW(arena, ClusterNode, CLUSTER_FILE_NODES_MAX);
@@ -381,8 +403,8 @@ Error cluster_file_parse(const char *text, size_t bytes, Arena *arena, ClusterFi
     if (!out->nodes || !reader || !pool || !yyjson_alc_pool_init(&allocator, pool, pool_bytes))
         return error_why(why, ERR_MEMORY, "no memory to read the cluster file");
     yyjson_read_err fault = {0};
-    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text, bytes, YYJSON_READ_NOFLAG,
-                                       &allocator, &fault);
+    yyjson_doc *doc =
+        yyjson_read_opts((char *)(uintptr_t)text, bytes, YYJSON_READ_NOFLAG, &allocator, &fault);
     if (!doc)
         return error_why(why, ERR_FORMAT, "the cluster file is no JSON: %s at byte %zu", fault.msg,
                          fault.pos);

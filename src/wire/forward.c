@@ -214,12 +214,13 @@ static Error forward_check_range(const uint8_t *header, const ForwardTerms *term
 {
     PhaseRange got = {bytes_load32(header + AT_FIRST), bytes_load32(header + AT_LAST)};
     if (got.first == terms->range.first && got.last == terms->range.last) return OK;
-    return error_why(why, ERR_UNSUPPORTED,
-                     "the frame is for layer %u %s to layer %u %s, this node has layer %u %s to layer %u %s",
-                     phase_layer(got.first), phase_name(phase_of(got.first)), phase_layer(got.last),
-                     phase_name(phase_of(got.last)), phase_layer(terms->range.first),
-                     phase_name(phase_of(terms->range.first)), phase_layer(terms->range.last),
-                     phase_name(phase_of(terms->range.last)));
+    return error_why(
+        why, ERR_UNSUPPORTED,
+        "the frame is for layer %u %s to layer %u %s, this node has layer %u %s to layer %u %s",
+        phase_layer(got.first), phase_name(phase_of(got.first)), phase_layer(got.last),
+        phase_name(phase_of(got.last)), phase_layer(terms->range.first),
+        phase_name(phase_of(terms->range.first)), phase_layer(terms->range.last),
+        phase_name(phase_of(terms->range.last)));
 }
 
 static Error forward_check_width(const uint8_t *header, size_t at, uint32_t width, const char *what,
@@ -253,9 +254,9 @@ static Error forward_take_tables(const uint8_t *header, ForwardSequence *sequenc
 {
     const uint8_t *at = header + AT_TABLES;
     for (uint32_t i = 0; i < f->sequence_count; i++, at += SEQUENCE_BYTES) {
-        sequences[i] = (ForwardSequence){bytes_load64(at), bytes_load64(at + 8),
-                                         bytes_load32(at + 16), bytes_load32(at + 20),
-                                         bytes_load32(at + 24)};
+        sequences[i] =
+            (ForwardSequence){bytes_load64(at), bytes_load64(at + 8), bytes_load32(at + 16),
+                              bytes_load32(at + 20), bytes_load32(at + 24)};
         TRY(frame_check_zero(header, (size_t)(at - header) + 28, (size_t)(at - header) + 32, why));
     }
     if (f->wanted_count) memcpy(wanted, at, (size_t)f->wanted_count * 4);
@@ -316,8 +317,8 @@ Error forward_read_answer(const uint8_t *header, size_t bytes, const Forward *re
         return error_why(why, ERR_FORMAT, "the answer has wanted rows only, the request wants all");
     out->rows = bytes_load32(header + AT_ROWS);
     out->compute_us = bytes_load32(header + AT_WANTED);
-    TRY(frame_check_echo(out->rows, out->only_wanted ? request->wanted_count : request->rows, "rows",
-                         why));
+    TRY(frame_check_echo(out->rows, out->only_wanted ? request->wanted_count : request->rows,
+                         "rows", why));
     TRY(forward_check_widths(header, terms, terms->range.last, why));
     TRY(frame_check_echo(bytes_load32(header + AT_SEQUENCES), request->sequence_count, "sequences",
                          why));

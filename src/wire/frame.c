@@ -108,14 +108,14 @@ static Error frame_check_identity(const uint8_t *header, const FrameIdentity *mi
 {
     uint64_t knot = bytes_load64(header + AT_KNOT);
     unsigned numerics = bytes_load16(header + AT_NUMERICS), cache = bytes_load16(header + AT_CACHE);
-    if (knot != mine->knot_id)
-        return frame_other_knot(knot, mine->knot_id, why);
+    if (knot != mine->knot_id) return frame_other_knot(knot, mine->knot_id, why);
     if (numerics != mine->numerics)
         return error_why(why, ERR_UNSUPPORTED, "the frame has numerics version %u, this node %u",
                          numerics, (unsigned)mine->numerics);
     if (cache != (unsigned)mine->cache)
-        return error_why(why, ERR_UNSUPPORTED, "the frame has cache type %u (%s), this node %u (%s)",
-                         cache, frame_cache_name(cache), (unsigned)mine->cache,
+        return error_why(why, ERR_UNSUPPORTED,
+                         "the frame has cache type %u (%s), this node %u (%s)", cache,
+                         frame_cache_name(cache), (unsigned)mine->cache,
                          frame_cache_name((unsigned)mine->cache));
     return OK;
 }
@@ -138,7 +138,8 @@ Error frame_open(const uint8_t *header, size_t bytes, FrameKind kind, const Fram
                        .request_id = bytes_load64(header + AT_REQUEST),
                        .payload_bytes = bytes_load64(header + AT_PAYLOAD_BYTES),
                        .payload_hash = bytes_load64(header + AT_PAYLOAD_HASH)};
-    if (!frame_has_hash(kind)) return frame_check_zero(header, AT_PAYLOAD_HASH, FRAME_FIELDS_AT, why);
+    if (!frame_has_hash(kind))
+        return frame_check_zero(header, AT_PAYLOAD_HASH, FRAME_FIELDS_AT, why);
     return OK;
 }
 
@@ -175,8 +176,8 @@ Error frame_check_payload(const FrameHead *head, const uint8_t *payload, uint64_
 {
     if (bytes != head->payload_bytes)
         return error_why(why, bytes < head->payload_bytes ? ERR_TRUNCATED : ERR_FORMAT,
-                         "a payload of %llu bytes, the header says %llu",
-                         (unsigned long long)bytes, (unsigned long long)head->payload_bytes);
+                         "a payload of %llu bytes, the header says %llu", (unsigned long long)bytes,
+                         (unsigned long long)head->payload_bytes);
     if (bytes > SIZE_MAX) return error_why(why, ERR_TOO_LARGE, "the payload is too large");
     if (hash_xxh64(payload, (size_t)bytes) != head->payload_hash)
         return error_why(why, ERR_CHECKSUM, "the payload's hash is not the one in the header");

@@ -88,8 +88,7 @@ MUST_CHECK Error frame_check_payload(const FrameHead *head, const uint8_t *paylo
 /* The header's size for tables that end at `tables_end`. */
 static inline uint64_t frame_header_size(uint64_t tables_end)
 {
-    uint64_t size =
-        (tables_end + FRAME_HEADER_UNIT - 1) & ~(uint64_t)(FRAME_HEADER_UNIT - 1);
+    uint64_t size = (tables_end + FRAME_HEADER_UNIT - 1) & ~(uint64_t)(FRAME_HEADER_UNIT - 1);
     return size < FRAME_HEADER_BYTES_MIN ? FRAME_HEADER_BYTES_MIN : size;
 }
 

@@ -8,7 +8,8 @@
 #include "quant/block.h"
 #include "quant/numerics.h"
 
-static const char *const rows_names[] = {[ROWS_F32] = "f32", [ROWS_F16] = "f16", [ROWS_INT8] = "int8"};
+static const char *const rows_names[] = {
+    [ROWS_F32] = "f32", [ROWS_F16] = "f16", [ROWS_INT8] = "int8"};
 
 const char *rows_element_name(RowsElement element)
 {
@@ -125,15 +126,17 @@ static Error rows_take_int8(const uint8_t *in, uint32_t row, uint32_t width, flo
         x[i] = (float)q * scale;
     }
     return valid ? OK
-                 : error_why(why, ERR_FORMAT, "row %u is not what int8 rows look like (scale or -128)",
-                             row);
+                 : error_why(why, ERR_FORMAT,
+                             "row %u is not what int8 rows look like (scale or -128)", row);
 }
 
 Error rows_read(RowsElement element, const uint8_t *in, uint32_t rows, uint32_t width, float *x,
                 Why *why)
 {
     size_t row_bytes = (size_t)rows_row_bytes(element, width);
-    size_t used = element == ROWS_F32 ? row_bytes : element == ROWS_F16 ? 2 * (size_t)width : 4 + (size_t)width;
+    size_t used = element == ROWS_F32   ? row_bytes
+                  : element == ROWS_F16 ? 2 * (size_t)width
+                                        : 4 + (size_t)width;
     for (uint32_t r = 0; r < rows; r++, x += width, in += row_bytes) {
         for (size_t i = used; i < row_bytes; i++)
             if (in[i]) return error_why(why, ERR_FORMAT, "row %u has padding that is not 0", r);

@@ -23,7 +23,7 @@ typedef struct ShardTerms {
     FrameIdentity identity; /* cache: FRAME_CACHE_NONE */
     const Hyper *hyper;
     uint32_t id_first, id_last;
-    uint32_t rows_max;          /* ids of an embed, rows of a logits request: at most FRAME_ROWS_MAX */
+    uint32_t rows_max; /* ids of an embed, rows of a logits request: at most FRAME_ROWS_MAX */
     uint64_t payload_bytes_max; /* what the receiver has room for */
 } ShardTerms;
 

@@ -62,8 +62,8 @@ ShardFrameSize shard_frames_size_logits(const LogitsRequest *r, const ShardTerms
     for (uint32_t i = 0; i < r->rows; i++)
         bytes += (uint64_t)PAIR_BYTES *
                  ((uint64_t)logits_seen(&r->row[i], terms) + logits_biases(&r->row[i], terms));
-    return (ShardFrameSize){
-        (uint32_t)frame_header_size(AT_TABLE + (uint64_t)r->rows * ROW_BYTES), bytes};
+    return (ShardFrameSize){(uint32_t)frame_header_size(AT_TABLE + (uint64_t)r->rows * ROW_BYTES),
+                            bytes};
 }
 
 static void logits_put_row(const LogitsRow *row, const ShardTerms *terms, uint8_t *at)
@@ -139,9 +139,9 @@ static Error logits_take_row(const uint8_t *at, uint32_t index, const ShardTerms
         return error_why(why, ERR_RANGE, "row %u wants %u candidates, the vocabulary has %u", index,
                          row->k, terms->hyper->vocabulary);
     if (row->seen_count > logits_ids(terms) || row->bias_count > SAMPLER_BIAS_MAX)
-        return error_why(why, ERR_RANGE, "row %u has %u seen tokens and %u biases, at most %u and %u",
-                         index, row->seen_count, row->bias_count, logits_ids(terms),
-                         (unsigned)SAMPLER_BIAS_MAX);
+        return error_why(
+            why, ERR_RANGE, "row %u has %u seen tokens and %u biases, at most %u and %u", index,
+            row->seen_count, row->bias_count, logits_ids(terms), (unsigned)SAMPLER_BIAS_MAX);
     if (row->wants_sum ? row->sum_scale == 0 : bytes_load32(at + 4) != 0)
         return error_why(why, ERR_RANGE, "row %u: the scale does not fit the flags", index);
     TRY(logits_number(row->sum_scale, -__FLT_MAX__, __FLT_MAX__, index, "scale", why));
@@ -284,8 +284,9 @@ static Error logits_take_sum(const uint8_t *record, uint32_t index, const ShardT
     }
     valid &= sum->broken <= 1;
     valid &= sum->top == INT32_MIN ? any == 0 : sum->top >= -TOP_MAX && sum->top <= TOP_MAX;
-    return valid ? OK : error_why(why, ERR_RANGE, "row %u: no log-sum of %u ids looks like this",
-                                  index, logits_ids(terms));
+    return valid ? OK
+                 : error_why(why, ERR_RANGE, "row %u: no log-sum of %u ids looks like this", index,
+                             logits_ids(terms));
 }
 
 static Error logits_take_result(const uint8_t *header, size_t at, uint32_t index,

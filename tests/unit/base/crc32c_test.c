@@ -17,8 +17,9 @@ static void test_published(void **state)
     (void)state;
     uint8_t zeros[32] = {0}, ones[32], rising[32], falling[32];
     static const uint8_t read_command[48] = {
-        0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,    0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0,
-        0,    0,    0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0, 0};
+        0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0,    0, 0, 0,    0, 0, 0, 0,
+        0x14, 0,    0, 0, 0, 0, 0x04, 0, 0,    0, 0, 0x14, 0, 0, 0, 0x18,
+        0x28, 0,    0, 0, 0, 0, 0,    0, 0x02, 0, 0, 0,    0, 0, 0, 0};
     memset(ones, 0xff, sizeof ones);
     for (int i = 0; i < 32; i++) rising[i] = (uint8_t)i, falling[i] = (uint8_t)(31 - i);
     assert_int_equal(crc32c_update(0, "123456789", 9), 0xe3069283);
@@ -45,8 +46,8 @@ static void test_definition_and_pieces(void **state)
 {
     (void)state;
     static uint8_t bytes[4096 + 64];
-    srand(5);
-    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(rand() >> 7);
+    srand48(5);
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(lrand48() >> 7);
     for (size_t at = 0; at < 9; at++)
         for (size_t length = 0; length < 40; length++)
             assert_int_equal(crc32c_update(0, bytes + at, length), by_bits(bytes + at, length));

@@ -38,13 +38,18 @@ static int setup(void **state)
                            .sequences_max = 4,
                            .context = CONTEXT};
     sequences[0] = (ForwardSequence){.session = 7, .position = 40, .rows = 1};
-    sequences[1] = (ForwardSequence){.session = UINT64_MAX, .parent = 7, .parent_length = 30,
-                                     .position = 30, .rows = 5};
+    sequences[1] = (ForwardSequence){
+        .session = UINT64_MAX, .parent = 7, .parent_length = 30, .position = 30, .rows = 5};
     sequences[2] = (ForwardSequence){.session = 9, .position = CONTEXT - 3, .rows = 3};
     sequences[3] = (ForwardSequence){.session = 11, .position = CONTEXT, .rows = 0};
     wanted[0] = 0, wanted[1] = 5, wanted[2] = 8;
-    frame = (Forward){.request_id = 0xfeedbeefcafe, .mode = FORWARD_PREFILL, .element = ROWS_F32,
-                      .rows = ROWS, .sequences = sequences, .sequence_count = 4, .wanted = wanted,
+    frame = (Forward){.request_id = 0xfeedbeefcafe,
+                      .mode = FORWARD_PREFILL,
+                      .element = ROWS_F32,
+                      .rows = ROWS,
+                      .sequences = sequences,
+                      .sequence_count = 4,
+                      .wanted = wanted,
                       .wanted_count = 3};
     answer = (ForwardAnswer){.only_wanted = true, .rows = 3, .compute_us = 1234};
     header_bytes = forward_header_size(&frame);
@@ -58,7 +63,8 @@ static void test_round_trip(void **state)
 {
     (void)state;
     uint32_t size = 0;
-    assert_int_equal(frame_header_bytes(header, FRAME_PREFIX_BYTES, FRAME_FORWARD, &size, NULL), OK);
+    assert_int_equal(frame_header_bytes(header, FRAME_PREFIX_BYTES, FRAME_FORWARD, &size, NULL),
+                     OK);
     assert_int_equal(size, header_bytes);
     assert_int_equal(read_frame(header, header_bytes, &hostile_why), OK);
     assert_int_equal(got.request_id, frame.request_id);
@@ -115,7 +121,8 @@ static void test_largest(void **state)
     terms.rows_max = FRAME_ROWS_MAX, terms.sequences_max = FORWARD_SEQUENCES_MAX;
     terms.context = FORWARD_CONTEXT_MAX;
     for (uint32_t i = 0; i < FORWARD_SEQUENCES_MAX; i++)
-        sequences[i] = (ForwardSequence){.session = i + 1, .position = FORWARD_CONTEXT_MAX - 4, .rows = 4};
+        sequences[i] =
+            (ForwardSequence){.session = i + 1, .position = FORWARD_CONTEXT_MAX - 4, .rows = 4};
     for (uint32_t i = 0; i < FRAME_ROWS_MAX; i++) wanted[i] = i;
     frame.rows = FRAME_ROWS_MAX, frame.sequence_count = FORWARD_SEQUENCES_MAX;
     frame.wanted_count = FRAME_ROWS_MAX;
@@ -259,9 +266,9 @@ static void test_payload(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_round_trip), TEST(test_g_at_cuts),     TEST(test_zero_rows), TEST(test_largest),
-        TEST(test_fields),     TEST(test_sequences),     TEST(test_answer_fields),
-        TEST(test_hostile),    TEST(test_prefix),        TEST(test_payload),
+        TEST(test_round_trip), TEST(test_g_at_cuts), TEST(test_zero_rows),     TEST(test_largest),
+        TEST(test_fields),     TEST(test_sequences), TEST(test_answer_fields), TEST(test_hostile),
+        TEST(test_prefix),     TEST(test_payload),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,8 @@ static inline Error hostile_read(HostileRead read, const uint8_t *header, size_t
 static inline void hostile_cut(HostileRead read, const uint8_t *header, size_t bytes)
 {
     assert_int_equal(hostile_read(read, header, bytes), OK);
-    for (size_t n = 0; n < bytes; n++) assert_int_equal(hostile_read(read, header, n), ERR_TRUNCATED);
+    for (size_t n = 0; n < bytes; n++)
+        assert_int_equal(hostile_read(read, header, n), ERR_TRUNCATED);
 }
 
 /* Every single flipped bit is found out. */

@@ -159,9 +159,9 @@ static void test_names_and_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32_exact),    cmocka_unit_test(test_f16_bound),
-        cmocka_unit_test(test_int8_bound),   cmocka_unit_test(test_int8_edges),
-        cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_hostile_int8),
+        cmocka_unit_test(test_f32_exact),       cmocka_unit_test(test_f16_bound),
+        cmocka_unit_test(test_int8_bound),      cmocka_unit_test(test_int8_edges),
+        cmocka_unit_test(test_not_finite),      cmocka_unit_test(test_hostile_int8),
         cmocka_unit_test(test_names_and_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
