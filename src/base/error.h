@@ -22,7 +22,7 @@
     X(ERR_MEMORY, 2, "not enough memory")                                  \
     X(ERR_IO, 3, "input or output failed")                                 \
     X(ERR_NO_SPACE, 4, "no space left")                                    \
-    X(ERR_CAPACITY, 5, "a fixed buffer is too small")                      \
+    X(ERR_CAPACITY, 5, "larger than the room for it")                      \
     X(ERR_NOT_AVAILABLE, 6, "not available on this machine")               \
     X(ERR_USAGE, 100, "wrong usage")                                       \
     X(ERR_FORMAT, 101, "not the expected format")                          \

@@ -178,6 +178,8 @@ int cli_bench(int argc, char **argv)
     if (!o.operand_count) return complain_usage("bench: MODEL is missing; give one, or --kernels");
     code = read_settings(&o, &b);
     if (code) return code;
+    if (!b.prompt && !b.gen)
+        return complain_usage("bench: --prompt 0 and --gen 0: nothing is left to measure");
     uint32_t context = b.prompt > b.depth + b.gen ? b.prompt : b.depth + b.gen;
     EngineNeeds needs = {.context = context ? context : 1,
                          .logit_rows = b.sequences_max,

@@ -15,6 +15,8 @@
 #include "cli/verbs.h"
 #include "host/gguf_file.h"
 #include "host/knot_file.h"
+#include "host/locate.h"
+#include "host/places.h"
 
 enum { INFO_ARENA_BYTES = 40 << 20 };
 
@@ -200,8 +202,10 @@ int cli_info(int argc, char **argv)
     int code;
     if (!options_read(&o, &info_verb, argc, argv, &code)) return code;
     Why why = {{0}};
-    const char *path = o.operands[0];
+    char path[PLACES_PATH_BYTES];
     bool json = options_switch(&o, OPTION_JSON);
-    Error error = info_is_gguf(path) ? info_gguf(path, json, &why) : info_knot(path, json, &why);
-    return error == OK ? 0 : complain(error, &why, path, NULL);
+    Error error = locate_file(o.operands[0], path, sizeof path, &why);
+    if (error == OK)
+        error = info_is_gguf(path) ? info_gguf(path, json, &why) : info_knot(path, json, &why);
+    return error == OK ? 0 : complain(error, &why, o.operands[0], NULL);
 }

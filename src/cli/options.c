@@ -17,10 +17,10 @@
 
 /* In the order of OptionId. Bounds: bytes for sizes, values for counts and numbers. */
 const OptionSpec options_table[OPTIONS_COUNT] = {
-    [OPTION_STATIONS] = {"stations", 0, OPTION_COUNT, "N", "layer ranges, each held by one station",
-                         NULL, 1, 4096, NULL, 0},
-    [OPTION_SHARDS] = {"shards", 0, OPTION_COUNT, "M", "vocabulary ranges, each held by one shard",
-                       NULL, 1, 4096, NULL, 0},
+    [OPTION_STATIONS] = {"stations", 0, OPTION_COUNT, "N", "layer ranges, each held by one station (default: 2)",
+                         NULL, 1, 511, NULL, 0},
+    [OPTION_SHARDS] = {"shards", 0, OPTION_COUNT, "M", "vocabulary ranges, each held by one shard (default: 8)",
+                       NULL, 1, 511, NULL, 0},
     [OPTION_RANGES] =
         {"ranges", 0, OPTION_TEXT, "LIST",
          "station ranges in place of --stations: 0-14,14-end or 0-5.ffn_up,5.ffn_up-end", NULL, 0,
@@ -29,7 +29,7 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
                         "compute threads, the main one included (default: one per core)", NULL, 1,
                         64, NULL, 0},
     [OPTION_CHUNK] = {"chunk", 0, OPTION_COUNT, "ROWS",
-                      "prompt positions per pass (default: what the memory allows)", NULL, 1, 65536,
+                      "prompt positions per pass (default: what the memory allows)", NULL, 1, 4096,
                       NULL, 0},
     [OPTION_MEMORY] = {"memory", 0, OPTION_SIZE, "SIZE",
                        "peak resident memory per process, such as 128M or 1.5G (powers of 1024)",
@@ -38,12 +38,12 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
         {"context", 0, OPTION_COUNT, "N",
          "positions of attention cache; given, it is a promise (default: the largest that "
          "fits, at most 8192)",
-         NULL, 1, 1 << 24, NULL, 0},
+         NULL, 1, 1 << 20, NULL, 0},
     [OPTION_CACHE_TYPE] = {"cache-type", 0, OPTION_CHOICE, NULL,
                            "number type of the attention cache", "f16", 0, 0, "f16|q8_0", 0},
     [OPTION_ISA] = {"isa", 0, OPTION_CHOICE, NULL,
                     "instruction set of the kernels; the numbers are the same with each", "auto", 0,
-                    0, "auto|scalar|avx2|avx512|neon|i8mm", 0},
+                    0, "auto|scalar|avx2|avxvnni|avx512|neon|i8mm", 0},
     [OPTION_MAX_TOKENS] = {"max-tokens", 'n', OPTION_COUNT, "N", "tokens to generate at most", NULL,
                            0, 1 << 24, NULL, 0},
     [OPTION_TEMPERATURE] = {"temperature", 't', OPTION_NUMBER, "X",
@@ -108,7 +108,7 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
     [OPTION_KEEP] = {"keep", 0, OPTION_SWITCH, NULL, "keep the GGUF file beside the knot", NULL, 0,
                      0, NULL, F},
     [OPTION_JSON_LINES] = {"json-lines", 0, OPTION_SWITCH, NULL,
-                           "one JSON value per line (the default)", NULL, 0, 0, NULL, F},
+                           "one JSON value per line, in and out", NULL, 0, 0, NULL, F},
     [OPTION_JSON] = {"json", 0, OPTION_SWITCH, NULL, "print one JSON value", NULL, 0, 0, NULL, F},
     [OPTION_LISTEN] = {"listen", 0, OPTION_TEXT, "HOST:PORT", "where to serve", "127.0.0.1:8080", 0,
                        0, NULL, 0},

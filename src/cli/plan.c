@@ -47,13 +47,13 @@ static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
 static void print_table(const Plan *p)
 {
-    printf("%-11s %-19s %8s %8s %8s %8s %8s %8s %8s %8s\n", "MiB", "", "weights", "process",
+    printf("%-11s %-28s %8s %8s %8s %8s %8s %8s %8s %8s\n", "MiB", "", "weights", "process",
            "floor", "window", "activat.", "cache", "pinned", "total");
     for (uint32_t i = 0; i < p->role_count; i++) {
         const PlanRole *r = &p->role[i];
         char name[24], range[PHASE_RANGE_TEXT_MAX + 16];
         role_texts(p, i, name, sizeof name, range, sizeof range);
-        printf("%-11s %-19s %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", name, range,
+        printf("%-11s %-28s %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", name, range,
                mib(r->weight_bytes), mib(r->process_bytes), mib(r->floor_bytes),
                mib(r->window_bytes), mib(r->scratch_bytes + r->logits_bytes), mib(r->cache_bytes),
                mib(r->pinned_bytes), mib(r->total_bytes));

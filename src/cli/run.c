@@ -354,6 +354,7 @@ static bool chat_turn(Run *r, char *line, size_t system_turns)
     if (strcmp(line, "/bye") == 0) return false;
     if (strcmp(line, "/new") == 0) {
         drop_turns(r, system_turns);
+        fprintf(stderr, "[forgotten]\n");
         return true;
     }
     if (line[0] == '/') {
@@ -388,8 +389,13 @@ static void chat(Run *r)
             r->options->operands[0], engine_plan(r->session.engine)->context);
     for (bool more = true; more;) {
         char *line = readline("> ");
+        bool interrupted = stop_asked();
+        if (interrupted) stop_clear();
+        if (!line && interrupted) {
+            fputc('\n', stderr);
+            continue;
+        }
         if (!line) break;
-        if (stop_asked()) stop_clear();
         more = chat_turn(r, line, system_turns);
         free(line);
     }
@@ -404,7 +410,9 @@ static int run_all(Run *r)
         if (r->options->operand_count > 1 || !isatty(STDIN_FILENO)) error = one_answer(r, &why);
         else chat(r);
     }
-    return error == OK ? 0 : complain(error, &why, r->options->operands[0], NULL);
+    if (error == OK) return 0;
+    if (r->answer_bytes) fprintf(stderr, "\n"); /* the answer so far stands on a line of its own */
+    return complain(error, &why, r->options->operands[0], NULL);
 }
 
 int cli_run(int argc, char **argv)

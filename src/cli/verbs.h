@@ -14,8 +14,8 @@
     X(plan, "show who holds what, and whether it fits")     \
     X(bench, "measure speed and peak memory")               \
     X(logits, "print the model's numbers for given tokens") \
-    X(tokenize, "text to token ids, one JSON line each")    \
-    X(detokenize, "token ids to text, one JSON line each")  \
+    X(tokenize, "text to token ids")    \
+    X(detokenize, "token ids to text")  \
     X(encode, "make a knot of a GGUF file")                 \
     X(repair, "rewrite a knot of an early encoder")         \
     X(info, "show what a model file holds")                 \

@@ -8,6 +8,8 @@
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "host/knot_file.h"
+#include "host/locate.h"
+#include "host/places.h"
 #include "host/stop.h"
 
 static const OptionId verify_options[] = {OPTION_END};
@@ -40,9 +42,10 @@ int cli_verify(int argc, char **argv)
     stop_install();
     Why why = {{0}};
     KnotFile file;
-    const char *path = o.operands[0];
-    Error error = knot_file_open(path, &file, &why);
-    if (error != OK) return complain(error, &why, path, NULL);
+    char path[PLACES_PATH_BYTES];
+    Error error = locate_file(o.operands[0], path, sizeof path, &why);
+    if (error == OK) error = knot_file_open(path, &file, &why);
+    if (error != OK) return complain(error, &why, o.operands[0], NULL);
     error = verify_open(&file, &why);
     progress_end(error == OK);
     if (error != OK) code = complain(error, &why, path, NULL);

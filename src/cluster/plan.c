@@ -314,11 +314,14 @@ Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
     if (!request->sessions) plan->request.sessions = 1;
     if (request->context > STATION_CONTEXT_MAX || plan->request.sessions > STATION_SESSIONS_MAX)
         return error_why(why, ERR_RANGE, "a context of %u for %u sequences; at most %u for %u",
-                         request->context, request->sessions, STATION_CONTEXT_MAX,
+                         request->context, plan->request.sessions, STATION_CONTEXT_MAX,
                          STATION_SESSIONS_MAX);
     plan->resident = false;
     plan->pinned_bytes = 0;
     TRY(cut_roles(plan, why));
+    if (request->hyper->context && request->context > request->hyper->context)
+        return error_why(why, ERR_RANGE, "a context of %u; the model was trained for %u positions",
+                         request->context, request->hyper->context);
     uint32_t trained = request->hyper->context ? request->hyper->context : PLAN_CONTEXT_DEFAULT_MAX;
     uint32_t limit = min_u32(trained, PLAN_CONTEXT_DEFAULT_MAX);
     choose_window(plan);

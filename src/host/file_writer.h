@@ -26,7 +26,8 @@ typedef struct FileWriter {
     size_t buffered;
 } FileWriter;
 
-/* The page cache keeps what was written at once in one large page; a mapping of small pages is half as fast to stream. */
+/* The page cache keeps what was written at once in one large page; a mapping of small pages is
+ * half as fast to stream. */
 enum { FILE_WRITER_PIECE_BYTES = 4 << 20 };
 
 /* `bytes_expected` (0: not known) is compared with the space that is free, so that a long job fails

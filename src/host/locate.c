@@ -231,3 +231,13 @@ Error locate_model(const char *model, bool may_pull, const Tell *tell, char *pat
     PullOptions options = {.tell = tell};
     return pull_model(model, &options, path, path_bytes, why);
 }
+
+Error locate_file(const char *name, char *path, size_t path_bytes, Why *why)
+{
+    if (access(name, F_OK) != 0 && !strchr(name, '/'))
+        return locate_model(name, false, NULL, path, path_bytes, why);
+    if (strlen(name) >= path_bytes)
+        return error_why(why, ERR_TOO_LARGE, "a path of %zu bytes", strlen(name));
+    memcpy(path, name, strlen(name) + 1);
+    return OK;
+}

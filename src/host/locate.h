@@ -39,6 +39,10 @@ unsigned locate_parts(const char *path, unsigned *part);
 MUST_CHECK Error locate_part_name(const char *path, unsigned part, char *out, size_t out_bytes,
                                   Why *why);
 
+/* Of a file that is looked at and not run: its path, or that of the model of this name in the cache.
+ * Errors  those of locate_model. */
+MUST_CHECK Error locate_file(const char *name, char *path, size_t path_bytes, Why *why);
+
 /* The path that a file: URL stands for, or the text itself. */
 const char *locate_file_path(const char *model);
 

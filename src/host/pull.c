@@ -388,7 +388,8 @@ static Error pull_finish(Pull *p)
 static Error pull_locked(Pull *p)
 {
     Error error;
-    if (pull_present(p, &error)) return error;
+    bool source_wanted = p->options->keep && access(p->kept, R_OK) != 0;
+    if (pull_present(p, &error) && (error != OK || !source_wanted)) return error;
     pull_clean(p);
     TRY(pull_get_all(p));
     error = pull_finish(p);

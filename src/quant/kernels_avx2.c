@@ -11,99 +11,20 @@
  * are in memory. Nibbles are unpacked on the way, once per tile; types with more planes are unpacked into 512 bytes of
  * stack when more than one tile uses them. A panel is read once, in rising order. Functions named tile_ are inlined with
  * a constant type and token count. */
-#include <immintrin.h>
-
-#include "quant/activation.h"
 #include "quant/kernels_tables.h"
-#include "quant/panel.h"
+#include "quant/panel_avx2.h"
 #include "quant/quantize_avx2.h"
-#include "quant/unroll.h"
-
-enum { TILE_TOKENS = 4, HALF_LINE = 32, HALF_ROWS = 8, GROUPS = 8 };
-
-/* 16 rows of something for each token. */
-typedef __m256i Chains[TILE_TOKENS][2];
-
-/* Activations of a tile at one block, and 32 weights of 16 rows as bytes (or as stored, when `lines`). */
-typedef struct Tile {
-    const uint8_t *activation;
-    size_t stride;
-    const uint8_t *unpacked; /* [GROUPS][64] */
-    const uint8_t *lines;    /* instead of `unpacked` */
-} Tile;
-
-enum { PREFETCH_BYTES = 8192 };
-UNPACK_INLINE void prefetch(const uint8_t *p, uint32_t bytes)
-{
-    UNROLL
-    for (uint32_t at = 0; at < bytes; at += LINE_BYTES)
-        _mm_prefetch((const char *)(p + PREFETCH_BYTES + at), _MM_HINT_T0);
-}
-
-UNPACK_INLINE __m256i load_line(const uint8_t *lines, uint32_t line, uint32_t half)
-{
-    return _mm256_loadu_si256(
-        (const __m256i *)(const void *)(lines + line * LINE_BYTES + half * HALF_LINE));
-}
-UNPACK_INLINE __m256i broadcast32(const void *p) { return _mm256_set1_epi32((int)bytes_load32(p)); }
-UNPACK_INLINE __m256 broadcast_f32(const void *p) { return _mm256_set1_ps(bytes_load_f32(p)); }
-UNPACK_INLINE __m256 load_halves(const uint8_t *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-UNPACK_INLINE __m256i nibbles(__m256i v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
-
-/* Shifts 16-bit lanes left by `from_to` (right when negative): callers mask what crosses a byte. */
-UNPACK_INLINE __m256i shift(__m256i v, int left)
-{
-    return left >= 0 ? _mm256_slli_epi16(v, left) : _mm256_srli_epi16(v, -left);
-}
-
-/* Group g (0..7) of 32 elements as unsigned bytes. */
-UNPACK_INLINE __m256i group(BlockType type, const uint8_t *lines, uint32_t half, uint32_t g)
-{
-    PanelLines k = panel_lines(type);
-    uint32_t crumbs = k.bit_lines, rest = crumbs + k.crumb_lines;
-    __m256i v = _mm256_setzero_si256();
-    if (k.nibble_lines) {
-        __m256i line = load_line(lines, rest + g % 4, half);
-        v = nibbles(g < 4 ? line : _mm256_srli_epi16(line, 4));
-    }
-    if (k.crumb_lines) {
-        __m256i line =
-            shift(load_line(lines, crumbs + g / 4, half), (int)k.crumb_shift - 2 * (int)(g % 4));
-        v = _mm256_or_si256(v,
-                            _mm256_and_si256(line, _mm256_set1_epi8((char)(3 << k.crumb_shift))));
-    }
-    if (k.bit_lines) {
-        __m256i line = shift(load_line(lines, 0, half), (int)k.bit_shift - (int)g);
-        v = _mm256_or_si256(v, _mm256_and_si256(line, _mm256_set1_epi8((char)(1 << k.bit_shift))));
-    }
-    return v;
-}
-
-UNPACK_INLINE void unpack(BlockType type, const uint8_t *lines, uint8_t *out)
-{
-    UNROLL
-    for (uint32_t half = 0; half < 2; half++) UNROLL
-    for (uint32_t g = 0; g < GROUPS; g++)
-        _mm256_store_si256((__m256i *)(void *)(out + LINE_BYTES * g + HALF_LINE * half),
-                           group(type, lines, half, g));
-}
-
-/* Keeps a chain in its register and its additions in order: regrouped, they would need twice the registers. */
-#define PIN(v) __asm__("" : "+x"(v))
 
 UNPACK_INLINE void add_group(__m256i w0, __m256i w1, const Tile *tile, size_t q_offset,
                              uint32_t tokens, Chains c)
 {
     UNROLL
     for (uint32_t t = 0; t < tokens; t++) {
-        __m256i a = broadcast32(tile->activation + t * tile->stride + q_offset);
+        __m256i a = ymm_all32(tile->activation + t * tile->stride + q_offset);
         c[t][0] = _mm256_add_epi16(c[t][0], _mm256_maddubs_epi16(w0, a));
         c[t][1] = _mm256_add_epi16(c[t][1], _mm256_maddubs_epi16(w1, a));
-        PIN(c[t][0]);
-        PIN(c[t][1]);
+        YMM_PIN(c[t][0]);
+        YMM_PIN(c[t][1]);
     }
 }
 
@@ -114,12 +35,12 @@ UNPACK_INLINE void add_groups(BlockType type, const Tile *tile, uint32_t first, 
     if (tile->lines) {
         UNROLL
         for (uint32_t g = first; g < first + count; g++)
-            add_group(group(type, tile->lines, 0, g), group(type, tile->lines, 1, g), tile,
+            add_group(ymm_group(type, tile->lines, 0, g), ymm_group(type, tile->lines, 1, g), tile,
                       q_offset + 4 * g, tokens, c);
     } else {
         ROLLED /* unrolled, stored weights would be kept in registers that there are not */
             for (uint32_t g = first; g < first + count; g++)
-                add_group(load_line(tile->unpacked, g, 0), load_line(tile->unpacked, g, 1), tile,
+                add_group(ymm_line(tile->unpacked, g, 0), ymm_line(tile->unpacked, g, 1), tile,
                           q_offset + 4 * g, tokens, c);
     }
 }
@@ -136,7 +57,7 @@ UNPACK_INLINE void start(const Tile *tile, size_t lanes_offset, int shift_left, 
     UNROLL
     for (uint32_t t = 0; t < tokens; t++)
         v[t][0] = v[t][1] = _mm256_slli_epi16(
-            broadcast32(tile->activation + t * tile->stride + lanes_offset), shift_left);
+            ymm_all32(tile->activation + t * tile->stride + lanes_offset), shift_left);
 }
 
 /* ---- blocks of 32 ---- */
@@ -161,7 +82,7 @@ UNPACK_INLINE void sums_32(BlockType type, const Tile *tile, uint32_t tokens, Ch
         if (type != BLOCK_Q5_1) continue;
         const uint8_t *sum =
             tile->activation + t * tile->stride + offsetof(Activation32, negative_sum);
-        s[t][half] = _mm256_sub_epi32(s[t][half], _mm256_slli_epi32(broadcast32(sum), 4));
+        s[t][half] = _mm256_sub_epi32(s[t][half], _mm256_slli_epi32(ymm_all32(sum), 4));
     }
 }
 
@@ -172,8 +93,8 @@ UNPACK_INLINE void sums_q8_0(const Tile *tile, uint32_t tokens, Chains s)
     clear(tokens, c);
     ROLLED
     for (uint32_t g = 0; g < GROUPS; g++)
-        add_group(nibbles(load_line(tile->lines, g, 0)), nibbles(load_line(tile->lines, g, 1)),
-                  tile, 4 * g, tokens, c);
+        add_group(ymm_nibbles(ymm_line(tile->lines, g, 0)),
+                  ymm_nibbles(ymm_line(tile->lines, g, 1)), tile, 4 * g, tokens, c);
     UNROLL
     for (uint32_t t = 0; t < tokens; t++)
         for (uint32_t half = 0; half < 2; half++)
@@ -181,9 +102,9 @@ UNPACK_INLINE void sums_q8_0(const Tile *tile, uint32_t tokens, Chains s)
     start(tile, LANES_32, 3, tokens, c);
     ROLLED
     for (uint32_t g = 0; g < GROUPS; g++)
-        add_group(nibbles(_mm256_srli_epi16(load_line(tile->lines, g, 0), 4)),
-                  nibbles(_mm256_srli_epi16(load_line(tile->lines, g, 1), 4)), tile, 4 * g, tokens,
-                  c);
+        add_group(ymm_nibbles(_mm256_srli_epi16(ymm_line(tile->lines, g, 0), 4)),
+                  ymm_nibbles(_mm256_srli_epi16(ymm_line(tile->lines, g, 1), 4)), tile, 4 * g,
+                  tokens, c);
     UNROLL
     for (uint32_t t = 0; t < tokens; t++)
         for (uint32_t half = 0; half < 2; half++)
@@ -199,17 +120,17 @@ UNPACK_INLINE void tile_32(BlockType type, const uint8_t *block, const Tile *til
     else sums_32(type, tile, tokens, s);
     UNROLL
     for (uint32_t half = 0; half < 2; half++) {
-        __m256 d = load_halves(block + 2 * HALF_ROWS * half), m = _mm256_setzero_ps();
-        if (unpack_has_min(type)) m = load_halves(block + HALVES_BYTES + 2 * HALF_ROWS * half);
+        __m256 d = ymm_halves(block + 2 * HALF_ROWS * half), m = _mm256_setzero_ps();
+        if (unpack_has_min(type)) m = ymm_halves(block + HALVES_BYTES + 2 * HALF_ROWS * half);
         UNROLL
         for (uint32_t t = 0; t < tokens; t++) {
             const uint8_t *a = tile->activation + t * tile->stride;
             float *out = acc + t * PANEL_ROWS + HALF_ROWS * half;
-            __m256 scale = broadcast_f32(a + offsetof(Activation32, scale));
+            __m256 scale = ymm_all_f32(a + offsetof(Activation32, scale));
             __m256 step = _mm256_mul_ps(d, _mm256_mul_ps(scale, _mm256_cvtepi32_ps(s[t][half])));
             if (unpack_has_min(type))
                 step = _mm256_add_ps(
-                    step, _mm256_mul_ps(m, broadcast_f32(a + offsetof(Activation32, scale_sum))));
+                    step, _mm256_mul_ps(m, ymm_all_f32(a + offsetof(Activation32, scale_sum))));
             _mm256_storeu_ps(out, _mm256_add_ps(_mm256_loadu_ps(out), step));
         }
     }
@@ -217,39 +138,14 @@ UNPACK_INLINE void tile_32(BlockType type, const uint8_t *block, const Tile *til
 
 /* ---- blocks of 256 ---- */
 
-/* (first, second) int16 per row -> (first, first) or (second, second) */
-UNPACK_INLINE __m256i twice(__m256i pairs, uint32_t which)
-{
-    __m256i pattern = which
-                          ? _mm256_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15,
-                                             2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15)
-                          : _mm256_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13, 0,
-                                             1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
-    return _mm256_shuffle_epi8(pairs, pattern);
-}
-
-/* Pair p of scales of a half's rows, as int16. */
-UNPACK_INLINE __m256i pair_of(BlockType type, const uint8_t *pairs, uint32_t p, uint32_t half)
-{
-    __m128i bytes =
-        _mm_loadu_si128((const __m128i *)(const void *)(pairs + PAIR_BYTES * p + 16 * half));
-    if (type == BLOCK_Q3_K || type == BLOCK_Q6_K) return _mm256_cvtepi8_epi16(bytes);
-    return _mm256_cvtepu8_epi16(bytes);
-}
-
-/* Integer sums of a block. In memory: they are touched once per chain. */
-typedef struct Sums {
-    __m256i of[KERNEL_TOKENS_MAX][2];
-} Sums;
-
 /* i += (scale k) c for one chain; scale[half] is (s, s) per row. */
 UNPACK_INLINE void add_chain(const Tile *tile, const __m256i scale[2], uint32_t j, Chains c,
                              uint32_t tokens, __m256i i[][2])
 {
     UNROLL
     for (uint32_t t = 0; t < tokens; t++) {
-        __m256i k = broadcast32(tile->activation + t * tile->stride +
-                                offsetof(Activation256, k_twice) + 4 * j);
+        __m256i k = ymm_all32(tile->activation + t * tile->stride +
+                              offsetof(Activation256, k_twice) + 4 * j);
         UNROLL
         for (uint32_t half = 0; half < 2; half++)
             i[t][half] = _mm256_add_epi32(
@@ -266,8 +162,8 @@ UNPACK_INLINE void tile_sub(BlockType type, const Tile *tile, const uint8_t *pai
     __m256i scales[2];
     UNROLL
     for (uint32_t half = 0; half < 2; half++) {
-        scales[half] = pair_of(type, pairs, per_sub ? j / 2 : j, half);
-        if (type == BLOCK_Q2_K) scales[half] = nibbles(scales[half]);
+        scales[half] = ymm_pair(type, pairs, per_sub ? j / 2 : j, half);
+        if (type == BLOCK_Q2_K) scales[half] = ymm_nibbles(scales[half]);
     }
     uint32_t chains = type == BLOCK_Q4_K ? 1 : 2, groups = GROUPS / chains;
     UNROLL
@@ -279,18 +175,9 @@ UNPACK_INLINE void tile_sub(BlockType type, const Tile *tile, const uint8_t *pai
         else clear(tokens, c);
         add_groups(type, tile, groups * n, groups, 32 * j, tokens, c);
         uint32_t which = per_sub ? j % 2 : n;
-        __m256i scale[2] = {twice(scales[0], which), twice(scales[1], which)};
+        __m256i scale[2] = {ymm_twice(scales[0], which), ymm_twice(scales[1], which)};
         add_chain(tile, scale, j, c, tokens, i);
     }
-}
-
-UNPACK_INLINE bool is_wide(const Tile *tile, uint32_t tokens)
-{
-    uint32_t wide = 0;
-    UNROLL
-    for (uint32_t t = 0; t < tokens; t++)
-        wide |= bytes_load32(tile->activation + t * tile->stride + offsetof(Activation256, wide));
-    return wide != 0;
 }
 
 UNPACK_INLINE void add_minimum(const Tile *tile, __m256i m0, __m256i m1, size_t offset,
@@ -298,7 +185,7 @@ UNPACK_INLINE void add_minimum(const Tile *tile, __m256i m0, __m256i m1, size_t 
 {
     UNROLL
     for (uint32_t t = 0; t < tokens; t++) {
-        __m256i a = broadcast32(tile->activation + t * tile->stride + offset);
+        __m256i a = ymm_all32(tile->activation + t * tile->stride + offset);
         j[t][0] = _mm256_add_epi32(j[t][0], _mm256_madd_epi16(m0, a));
         j[t][1] = _mm256_add_epi32(j[t][1], _mm256_madd_epi16(m1, a));
     }
@@ -312,19 +199,19 @@ UNPACK_INLINE void minimums(BlockType type, const Tile *tile, const uint8_t *pai
         SUMS = offsetof(Activation256, k_sums),
         HALF_SUMS = offsetof(Activation256, k_half_sums)
     };
-    bool wide = type != BLOCK_Q2_K && is_wide(tile, tokens);
+    bool wide = type != BLOCK_Q2_K && ymm_is_wide(tile, tokens);
     clear(tokens, j);
     for (uint32_t p = 0; p < (type == BLOCK_Q2_K ? 8 : 4); p++) {
         uint32_t at = type == BLOCK_Q2_K ? p : 4 + p;
-        __m256i m0 = pair_of(type, pairs, at, 0), m1 = pair_of(type, pairs, at, 1);
+        __m256i m0 = ymm_pair(type, pairs, at, 0), m1 = ymm_pair(type, pairs, at, 1);
         if (type == BLOCK_Q2_K) {
             add_minimum(tile, _mm256_srli_epi16(m0, 4), _mm256_srli_epi16(m1, 4), HALF_SUMS + 4 * p,
                         tokens, j);
         } else if (!wide) {
             add_minimum(tile, m0, m1, SUMS + 4 * p, tokens, j);
         } else {
-            add_minimum(tile, twice(m0, 0), twice(m1, 0), HALF_SUMS + 8 * p, tokens, j);
-            add_minimum(tile, twice(m0, 1), twice(m1, 1), HALF_SUMS + 8 * p + 4, tokens, j);
+            add_minimum(tile, ymm_twice(m0, 0), ymm_twice(m1, 0), HALF_SUMS + 8 * p, tokens, j);
+            add_minimum(tile, ymm_twice(m0, 1), ymm_twice(m1, 1), HALF_SUMS + 8 * p + 4, tokens, j);
         }
     }
 }
@@ -336,13 +223,13 @@ UNPACK_INLINE void tile_finish(BlockType type, const uint8_t *block, const uint8
     if (unpack_has_min(type)) minimums(type, tile, pairs, tokens, j);
     UNROLL
     for (uint32_t half = 0; half < 2; half++) {
-        __m256 d = load_halves(block + 2 * HALF_ROWS * half), dmin = _mm256_setzero_ps();
-        if (unpack_has_min(type)) dmin = load_halves(block + HALVES_BYTES + 2 * HALF_ROWS * half);
+        __m256 d = ymm_halves(block + 2 * HALF_ROWS * half), dmin = _mm256_setzero_ps();
+        if (unpack_has_min(type)) dmin = ymm_halves(block + HALVES_BYTES + 2 * HALF_ROWS * half);
         UNROLL
         for (uint32_t t = 0; t < tokens; t++) {
             float *out = acc + t * PANEL_ROWS + HALF_ROWS * half;
             __m256 scale =
-                broadcast_f32(tile->activation + t * tile->stride + offsetof(Activation256, scale));
+                ymm_all_f32(tile->activation + t * tile->stride + offsetof(Activation256, scale));
             __m256 step = _mm256_mul_ps(d, _mm256_cvtepi32_ps(i[t][half]));
             if (unpack_has_min(type))
                 step = _mm256_sub_ps(step, _mm256_mul_ps(dmin, _mm256_cvtepi32_ps(j[t][half])));
@@ -354,44 +241,16 @@ UNPACK_INLINE void tile_finish(BlockType type, const uint8_t *block, const uint8
 
 /* ---- panels of blocks ---- */
 
-/* `call` with a constant number of tokens for every tile of 4 and the rest: t is its first token. */
-#define EACH_TILE(tokens, call)                                 \
-    do {                                                        \
-        uint32_t t = 0;                                         \
-        for (; (tokens) - t >= TILE_TOKENS; t += TILE_TOKENS) { \
-            enum { N = TILE_TOKENS };                           \
-            call;                                               \
-        }                                                       \
-        if ((tokens) - t == 1) {                                \
-            enum { N = 1 };                                     \
-            call;                                               \
-        }                                                       \
-        if ((tokens) - t == 2) {                                \
-            enum { N = 2 };                                     \
-            call;                                               \
-        }                                                       \
-        if ((tokens) - t == 3) {                                \
-            enum { N = 3 };                                     \
-            call;                                               \
-        }                                                       \
-    } while (0)
-
-UNPACK_INLINE Tile tile_at(const uint8_t *activations, size_t stride, uint32_t t,
-                           const uint8_t *unpacked, const uint8_t *lines)
-{
-    return (Tile){activations + t * stride, stride, unpacked, lines};
-}
-
 UNPACK_INLINE void block_32(BlockType type, const uint8_t *block, const uint8_t *activations,
                             size_t stride, uint32_t tokens, bool direct, float *acc)
 {
     _Alignas(HALF_LINE) uint8_t unpacked[GROUPS * LINE_BYTES];
     const uint8_t *lines = block + panel_head_bytes(type);
-    prefetch(block, panel_block_bytes(type));
-    if (!direct) unpack(type, lines, unpacked);
-    EACH_TILE(tokens, Tile tile = tile_at(activations, stride, t, direct ? NULL : unpacked,
-                                          direct ? lines : NULL);
-              tile_32(type, block, &tile, N, acc + t * PANEL_ROWS));
+    ymm_prefetch(block, panel_block_bytes(type));
+    if (!direct) ymm_unpack(type, lines, unpacked);
+    YMM_EACH_TILE(tokens, Tile tile = ymm_tile(activations, stride, t, direct ? NULL : unpacked,
+                                               direct ? lines : NULL);
+                  tile_32(type, block, &tile, N, acc + t * PANEL_ROWS));
 }
 
 UNPACK_INLINE void block_256(BlockType type, const uint8_t *block, const uint8_t *activations,
@@ -401,17 +260,17 @@ UNPACK_INLINE void block_256(BlockType type, const uint8_t *block, const uint8_t
     const uint8_t *pairs = block + HALVES_BYTES * (unpack_has_min(type) ? 2 : 1);
     const uint8_t *lines = block + panel_head_bytes(type);
     uint32_t sub_bytes = panel_lines_count(panel_lines(type)) * LINE_BYTES;
-    prefetch(block, panel_head_bytes(type));
+    ymm_prefetch(block, panel_head_bytes(type));
     for (uint32_t p = 0; p < 4; p++) UNROLL
     for (uint32_t s = 0; s < 2; s++, lines += sub_bytes) {
-        prefetch(lines, sub_bytes);
-        if (!direct) unpack(type, lines, unpacked);
-        EACH_TILE(tokens, Tile tile = tile_at(activations, stride, t, direct ? NULL : unpacked,
-                                              direct ? lines : NULL);
-                  tile_sub(type, &tile, pairs, 2 * p + s, N, i->of + t));
+        ymm_prefetch(lines, sub_bytes);
+        if (!direct) ymm_unpack(type, lines, unpacked);
+        YMM_EACH_TILE(tokens, Tile tile = ymm_tile(activations, stride, t, direct ? NULL : unpacked,
+                                                   direct ? lines : NULL);
+                      tile_sub(type, &tile, pairs, 2 * p + s, N, i->of + t));
     }
-    EACH_TILE(tokens, Tile tile = tile_at(activations, stride, t, NULL, NULL);
-              tile_finish(type, block, pairs, &tile, N, i->of + t, acc + t * PANEL_ROWS));
+    YMM_EACH_TILE(tokens, Tile tile = ymm_tile(activations, stride, t, NULL, NULL);
+                  tile_finish(type, block, pairs, &tile, N, i->of + t, acc + t * PANEL_ROWS));
 }
 
 UNPACK_INLINE void blocks(BlockType type, const uint8_t *panel, uint32_t cols,
@@ -447,7 +306,7 @@ UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t c
 UNPACK_INLINE __m256 load_floats(BlockType type, const uint8_t *panel, size_t at)
 {
     if (type == BLOCK_F32) return _mm256_loadu_ps((const float *)(const void *)(panel + 4 * at));
-    if (type == BLOCK_F16) return load_halves(panel + 2 * at);
+    if (type == BLOCK_F16) return ymm_halves(panel + 2 * at);
     __m128i halves = _mm_loadu_si128((const __m128i *)(const void *)(panel + 2 * at));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
@@ -462,7 +321,7 @@ UNPACK_INLINE void tile_float(BlockType type, const uint8_t *panel, uint32_t col
         __m256 w0 = load_floats(type, panel, 16 * c), w1 = load_floats(type, panel, 16 * c + 8);
         UNROLL
         for (uint32_t t = 0; t < tokens; t++) {
-            __m256 v = broadcast_f32(x + t * stride + 4 * c);
+            __m256 v = ymm_all_f32(x + t * stride + 4 * c);
             low[t] = _mm256_add_ps(low[t], _mm256_mul_ps(w0, v));
             high[t] = _mm256_add_ps(high[t], _mm256_mul_ps(w1, v));
         }

@@ -138,6 +138,7 @@ static const uint8_t *find_bytes(const uint8_t *in, size_t bytes, const char *wh
 static Text default_system(const Vocab *v)
 {
     static const char open[] = "<|im_start|>system";
+    if (!v->chat_template_bytes) return (Text){NULL, 0};
     const uint8_t *at = v->chat_template, *end = at + v->chat_template_bytes;
     while (at != end && (at = find_bytes(at, (size_t)(end - at), open)) != NULL) {
         at += sizeof open - 1;

@@ -335,7 +335,8 @@ int main(int argc, char **argv)
     bench.activations = room_make();
     int tested = 0;
     for (Isa isa = ISA_AVX2; isa < ISAS; isa++)
-        if (kernels_for(isa) && cpu_runs(isa)) tested += printf("compares %s with the reference\n", kernels_isa_name(isa)) > 0;
+        if (kernels_for(isa) && cpu_runs(isa))
+            tested += printf("compares %s with the reference\n", kernels_isa_name(isa)) > 0;
     if (!tested) printf("this CPU runs none but the reference kernels\n");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_rows),     cmocka_unit_test(test_extreme_rows),

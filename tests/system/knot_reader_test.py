@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second reader of knots, written from docs/format/knot.md and layout.md alone, with the standard library only. It reads the
-same synthetic model as version 1 (rows) and version 2 (x16.1) and wants the same numbers in both, bit by bit."""
+"""A second reader of knots, written from docs/format/knot.md and layout.md alone, with the standard library only.
+It reads the same synthetic model as version 1 (rows) and version 2 (x16.1) and wants
+the same numbers in both, bit by bit."""
 import json
 import pathlib
 import resource
@@ -130,7 +131,8 @@ def info_agrees(checks, folder):
     path = folder / "test-2.knot"
     meta, _ = read(path)
     told = json.loads(must("info", path, "--json"))
-    checks.that([t["name"] for t in told["tensors"]] == [t["name"] for t in meta["tensors"]], "info lists other tensors")
+    names = [t["name"] for t in meta["tensors"]]
+    checks.that([t["name"] for t in told["tensors"]] == names, "info lists other tensors")
     checks.that(told["id"] == meta["knot_id"], "info shows another id")
 
 

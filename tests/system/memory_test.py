@@ -75,7 +75,7 @@ def more_memory_reads_less(checks):
 def refusals(checks):
     checks.refused(run("run", "qwen2.5-coder-1.5b", "hi", "--memory", "20M"), 1, "attention cache", "20.0 MiB allowed")
     checks.refused(run("run", "qwen2.5-coder-1.5b", "hi", "--memory", "128M", "--context", 8192), 1, "context 8192")
-    checks.refused(run("plan", "qwen2.5-coder-1.5b", "--memory", "24M"), 1, "MiB allowed")
+    checks.refused(run("plan", "qwen2.5-coder-1.5b", "--memory", "12M"), 1, "MiB allowed")
     plan = json.loads(must("plan", "qwen2.5-coder-1.5b", "--memory", "128M", "--json"))
     checks.that(len(plan["roles"]) == 10, f"{len(plan['roles'])} roles")
     checks.that(all(r["total_bytes"] <= 128 * MIB for r in plan["roles"]), "a role of the plan is above the budget")

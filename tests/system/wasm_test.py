@@ -30,14 +30,24 @@ def must(*command):
     return done.stdout
 
 
-def node(path, tokens, *options):
+def node(path, tokens, *options, module="cobord", node_options=()):
     """A run of the module: the finished process."""
-    return run("node", ROOT / "workers/logits.mjs", path, "--tokens", ",".join(map(str, tokens)),
-               "--module", MODULES / "cobord.wasm", *options)
+    return run("node", *node_options, ROOT / "workers/logits.mjs", path, "--tokens", ",".join(map(str, tokens)),
+               "--module", MODULES / f"{module}.wasm", *options)
 
 
-def node_json(path, tokens, *options):
-    done = node(path, tokens, *options)
+def is_valid(module, *node_options):
+    code = "process.stdout.write(String(WebAssembly.validate(require('fs').readFileSync(process.argv[1]))))"
+    return must("node", *node_options, "-e", code, MODULES / f"{module}.wasm") == "true"
+
+
+def relaxed_options():
+    """What makes Node take relaxed SIMD: newer ones do so unasked."""
+    return [] if is_valid("cobord-relaxed") else ["--experimental-wasm-relaxed-simd"]
+
+
+def node_json(path, tokens, *options, **how):
+    done = node(path, tokens, *options, **how)
     if done.returncode:
         raise AssertionError(f"logits.mjs {path} {options}: {done.stderr[-500:]}")
     return json.loads(done.stdout)
@@ -64,14 +74,25 @@ class WasmTest(unittest.TestCase):
             must(ROOT / "scripts/build", "wasm", 2)
         cls.paths = model_paths()
 
-    def test_module_has_no_imports_and_is_small(self):
-        out = must(ROOT / "scripts/wasm-imports", MODULES / "cobord.wasm", MODULES / "rooms.wasm")
-        self.assertEqual(out.count(" 0 imports"), 2, out)
-        self.assertLess((MODULES / "cobord.wasm").stat().st_size, MODULE_BYTES_MAX)
+    def test_modules_have_no_imports_and_are_small(self):
+        served = [MODULES / "cobord.wasm", MODULES / "cobord-relaxed.wasm"]
+        out = must(ROOT / "scripts/wasm-imports", *served, MODULES / "rooms.wasm")
+        self.assertEqual(out.count(" 0 imports"), 3, out)
+        for module in served:
+            self.assertLess(module.stat().st_size, MODULE_BYTES_MAX)
+
+    def test_only_the_relaxed_module_has_relaxed_instructions(self):
+        if is_valid("cobord-relaxed"):
+            self.skipTest("this Node takes relaxed SIMD everywhere")
+        self.assertTrue(is_valid("cobord"))
+        self.assertTrue(is_valid("cobord-relaxed", *relaxed_options()))
 
     def test_kernels_give_the_reference_bits(self):
-        out = must("node", ROOT / "tests/wasm/kernels_check.mjs", MODULES / "kernels_check.wasm")
-        self.assertRegex(out, r"\A[1-9]\d{3,} cases, 0 faults\n\Z")
+        check = ROOT / "tests/wasm/kernels_check.mjs"
+        out = must("node", check, MODULES / "kernels_check.wasm")
+        self.assertRegex(out, r"\Asimd128: [1-9]\d{3,} cases, 0 faults\n\Z")
+        out = must("node", *relaxed_options(), check, MODULES / "kernels_check-relaxed.wasm")
+        self.assertRegex(out, r"\Asimd128: [1-9]\d{3,} cases, 0 faults\nrelaxed: [1-9]\d{3,} cases, 0 faults\n\Z")
 
     def check_memory(self, result, allowed):
         self.assertLessEqual(result["counters"]["memory_bytes"], allowed)
@@ -97,6 +118,16 @@ class WasmTest(unittest.TestCase):
                 got = node_json(path, TOKENS, "--memory", f"{memory}M", *options)
                 self.assertEqual(got["xxh3"], want)
                 self.check_memory(got, memory << 20)
+
+    def test_relaxed_module_gives_the_native_logits(self):
+        relaxed = {"module": "cobord-relaxed", "node_options": relaxed_options()}
+        for model in ("smollm2-135m", "qwen2.5-coder-0.5b"):
+            with self.subTest(model):
+                got = node_json(self.paths[model], TOKENS[:8], "--memory", "112M", "--isa", "relaxed", **relaxed)
+                self.assertEqual(got["plan"]["isa"], "relaxed")
+                self.assertEqual(got["xxh3"], native(model, TOKENS[:8])["xxh3"])
+                self.check_memory(got, 112 << 20)
+        self.refused(node(self.paths["smollm2-135m"], [1], "--isa", "relaxed"), 1, "instruction set")
 
     def test_quantized_attention_cache(self):
         path, option = self.paths["smollm2-135m"], ("--cache-type", "q8_0")

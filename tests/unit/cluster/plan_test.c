@@ -64,8 +64,12 @@ static void budget_is_kept_or_refused(void **state)
     }
     assert_int_equal(context_before, 1024); /* the model's */
     PlanRequest promise = request_of(&t, 12 << 20);
-    promise.context = 100000;
+    promise.context = 100000; /* the model was trained for 1024 */
+    assert_int_equal(plan_make(&promise, &plan, &why), ERR_RANGE);
+    promise = request_of(&t, 11 << 20);
+    promise.context = 1024;
     assert_int_equal(plan_make(&promise, &plan, &why), ERR_PLAN);
+    promise = request_of(&t, 12 << 20);
     promise.context = 64;
     assert_int_equal(plan_make(&promise, &plan, &why), OK);
     assert_int_equal(plan.context, 64);

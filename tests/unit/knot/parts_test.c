@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small parts that the readers and writers of the room stand on: ranges, names, cursor, JSON text, foreign files. */
+/* The small parts that the readers and writers of the room stand on: ranges, names, cursor, JSON
+ * text, foreign files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
