@@ -66,7 +66,7 @@ static void budget_is_kept_or_refused(void **state)
     PlanRequest promise = request_of(&t, 12 << 20);
     promise.context = 100000; /* the model was trained for 1024 */
     assert_int_equal(plan_make(&promise, &plan, &why), ERR_RANGE);
-    promise = request_of(&t, 11 << 20);
+    promise = request_of(&t, 8 << 20);
     promise.context = 1024;
     assert_int_equal(plan_make(&promise, &plan, &why), ERR_PLAN);
     promise = request_of(&t, 12 << 20);
