@@ -11,6 +11,8 @@ endif()
 # Suffix of a file name -> flags. A file whose suffix belongs to another architecture is left out of the build.
 set(SUFFIX_avx2_ARCH x86)
 set(SUFFIX_avx2_FLAGS -mavx2 -mf16c)
+set(SUFFIX_avxvnni_ARCH x86)
+set(SUFFIX_avxvnni_FLAGS -mavx2 -mavxvnni -mf16c)
 set(SUFFIX_avx512_ARCH x86)
 set(SUFFIX_avx512_FLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mf16c)
 set(SUFFIX_neon_ARCH arm)

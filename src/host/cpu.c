@@ -27,6 +27,15 @@ static uint32_t cpu_saved_state(uint32_t leaf1_ecx)
     return low;
 }
 
+/* Leaf 7 answers a first part only where its part 0 says that there is one. */
+static bool cpu_has_avxvnni(void)
+{
+    enum { AVX_VNNI = 1 << 4 };
+    uint32_t parts, a, b, c, d;
+    return __get_cpuid_count(7, 0, &parts, &b, &c, &d) && parts >= 1 &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX_VNNI);
+}
+
 static bool cpu_has_x86(Isa isa)
 {
     uint32_t a, b, c, d, b7, c7, d7;
@@ -36,6 +45,7 @@ static bool cpu_has_x86(Isa isa)
     bool avx2 = (state & CPU_STATE_AVX) == CPU_STATE_AVX && (c & bit_AVX) && (c & bit_F16C) &&
                 (b7 & bit_AVX2);
     if (isa == ISA_AVX2) return avx2;
+    if (isa == ISA_AVXVNNI) return avx2 && cpu_has_avxvnni();
     uint32_t wanted = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
     return isa == ISA_AVX512 && avx2 && (state & CPU_STATE_AVX512) == CPU_STATE_AVX512 &&
            (b7 & wanted) == wanted && (c7 & bit_AVX512VNNI);
@@ -68,6 +78,7 @@ bool cpu_has(Isa isa)
     switch (isa) {
     case ISA_SCALAR: return true;
     case ISA_AVX2:
+    case ISA_AVXVNNI:
     case ISA_AVX512: return cpu_has_x86(isa);
     case ISA_NEON:
     case ISA_I8MM: return cpu_has_arm(isa);
@@ -80,7 +91,7 @@ bool cpu_has(Isa isa)
 
 Isa cpu_best(void)
 {
-    static const Isa order[] = {ISA_AVX512, ISA_AVX2, ISA_I8MM, ISA_NEON};
+    static const Isa order[] = {ISA_AVX512, ISA_AVXVNNI, ISA_AVX2, ISA_I8MM, ISA_NEON};
     for (unsigned i = 0; i < sizeof order / sizeof order[0]; i++)
         if (cpu_has(order[i]) && kernels_for(order[i])) return order[i];
     return ISA_SCALAR;

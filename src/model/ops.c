@@ -12,7 +12,8 @@ const Ops *ops_for(Isa isa)
     switch (isa) {
     case ISA_SCALAR: return &OPS_SCALAR;
 #if defined(__x86_64__)
-    case ISA_AVX2: return &OPS_AVX2;
+    case ISA_AVX2:
+    case ISA_AVXVNNI: return &OPS_AVX2; /* nothing for that one to add */
     case ISA_AVX512: return &OPS_AVX512;
 #elif defined(__aarch64__)
     case ISA_NEON:

@@ -14,7 +14,8 @@
 
 const char *kernels_isa_name(Isa isa)
 {
-    static const char *const names[ISAS] = {"scalar", "avx2", "avx512", "neon", "simd128", "i8mm", "relaxed"};
+    static const char *const names[ISAS] = {"scalar", "avx2",    "avxvnni", "avx512",
+                                            "neon",   "simd128", "i8mm",    "relaxed"};
     return (unsigned)isa < ISAS ? names[isa] : "unknown";
 }
 
@@ -24,6 +25,7 @@ const Kernels *kernels_for(Isa isa)
     case ISA_SCALAR: return &kernels_scalar;
 #if defined(__x86_64__)
     case ISA_AVX2: return &kernels_avx2;
+    case ISA_AVXVNNI: return &kernels_avxvnni;
     case ISA_AVX512: return &kernels_avx512;
 #elif defined(__aarch64__)
     case ISA_NEON: return &kernels_neon;

@@ -10,9 +10,20 @@
 #include "quant/block.h"
 #include "quant/layout.h"
 
-typedef enum Isa { ISA_SCALAR, ISA_AVX2, ISA_AVX512, ISA_NEON, ISA_SIMD128, ISA_I8MM, ISA_RELAXED, ISAS } Isa;
+typedef enum Isa {
+    ISA_SCALAR,
+    ISA_AVX2,
+    ISA_AVXVNNI,
+    ISA_AVX512,
+    ISA_NEON,
+    ISA_SIMD128,
+    ISA_I8MM,
+    ISA_RELAXED,
+    ISAS
+} Isa;
 
-const char *kernels_isa_name(Isa isa); /* "scalar", "avx2", "avx512", "neon", "simd128", "i8mm", "relaxed" */
+/* "scalar", "avx2", "avxvnni", "avx512", "neon", "simd128", "i8mm", "relaxed" */
+const char *kernels_isa_name(Isa isa);
 
 /* How activation rows are stored for a weight type. */
 typedef enum ActivationForm {

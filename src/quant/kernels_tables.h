@@ -5,7 +5,8 @@
 
 #include "quant/kernels.h"
 
-extern const Kernels kernels_scalar, kernels_avx2, kernels_avx512, kernels_neon, kernels_i8mm, kernels_simd128,
+extern const Kernels kernels_scalar, kernels_avx2, kernels_avxvnni, kernels_avx512, kernels_neon, kernels_i8mm,
+    kernels_simd128,
     kernels_relaxed;
 
 /* Defines a KernelPanel that calls `body`, an inlined function, with a constant type. */

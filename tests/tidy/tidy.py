@@ -21,7 +21,7 @@ import tempfile
 
 ROOMS = ["base", "quant", "knot", "text", "model", "wire", "cluster", "api", "host", "cli"]
 PURE = ROOMS[:8]
-ARCH_SUFFIX = re.compile(r"_(avx2|avx512|neon|i8mm|simd128|relaxed)$")
+ARCH_SUFFIX = re.compile(r"_(avx2|avxvnni|avx512|neon|i8mm|simd128|relaxed)$")
 
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 900

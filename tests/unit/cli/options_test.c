@@ -190,7 +190,7 @@ static void wrong_usage_is_one_line(void **state)
         {"m --memory lots", {"--memory", "'lots'", "128M"}},
         {"m --memory 128", {"'128'", "128M"}},
         {"m --memory 1e99", {"'1e99'"}},
-        {"m --isa sse9", {"--isa", "'sse9'", "auto|scalar|avx2|avx512"}},
+        {"m --isa sse9", {"--isa", "'sse9'", "auto|scalar|avx2|avxvnni|avx512"}},
         {"m --cache-type", {"--cache-type", "f16|q8_0"}},
         {"m --temperature nan", {"--temperature", "'nan'"}},
         {"m --temperature 1x", {"'1x'"}},

@@ -46,6 +46,7 @@ static void instruction_sets_match_the_kernel(void **state)
     int avx2 = kernel_flag("avx2"), vnni = kernel_flag("avx512_vnni"), bw = kernel_flag("avx512bw");
     if (avx2 < 0) skip();
     assert_int_equal(cpu_has(ISA_AVX2), avx2 && kernel_flag("f16c"));
+    assert_int_equal(cpu_has(ISA_AVXVNNI), avx2 && kernel_flag("f16c") && kernel_flag("avx_vnni"));
     assert_int_equal(cpu_has(ISA_AVX512),
                      avx2 && vnni && bw && kernel_flag("avx512vl") && kernel_flag("avx512dq"));
     assert_true(cpu_has(cpu_best()));

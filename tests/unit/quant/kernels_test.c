@@ -211,6 +211,7 @@ static void test_forms(void **state)
     assert_int_equal(kernels_activation_row_bytes(ACTIVATION_32, 33), 0);
     assert_int_equal(kernels_activation_row_bytes(ACTIVATION_32, 96), 192);
     assert_int_equal(kernels_activation_row_bytes(ACTIVATION_FLOAT, 17), 128);
+    assert_string_equal(kernels_isa_name(ISA_AVXVNNI), "avxvnni");
     assert_string_equal(kernels_isa_name(ISA_AVX512), "avx512");
     assert_null(kernels_for(ISAS));
 }
