@@ -22,7 +22,7 @@ set(SUFFIX_i8mm_ARCH arm)
 set(SUFFIX_i8mm_FLAGS -march=armv8.2-a+dotprod+i8mm $<$<C_COMPILER_ID:GNU>:-fno-schedule-insns>)
 set(SUFFIX_simd128_ARCH wasm)
 set(SUFFIX_simd128_FLAGS "")
-set(SUFFIX_relaxed_ARCH wasm-relaxed)
+set(SUFFIX_relaxed_ARCH wasm-relaxed) # no build is that: cmake/WasmModule.cmake adds these files to second modules
 set(SUFFIX_relaxed_FLAGS -mrelaxed-simd)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
@@ -31,9 +31,6 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     set(COBORD_ARCH arm)
 elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     set(COBORD_ARCH wasm)
-    if(COBORD_WASM_RELAXED)
-        list(APPEND COBORD_ARCH wasm-relaxed)
-    endif()
 else()
     set(COBORD_ARCH none) # the scalar kernels only
 endif()

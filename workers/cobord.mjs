@@ -8,7 +8,7 @@
  * nothing about the model: which bytes, where to, and what follows is the module's answer. */
 
 const DONE = 0, LOAD = 1, TILE = 2, EVICT = 3, FAILED = 4; // WishKind in workers/instance.h
-export const ISA = { scalar: 0, simd128: 4 };              // Isa in src/quant/kernels.h
+export const ISA = { scalar: 0, simd128: 4, relaxed: 6 };  // Isa in src/quant/kernels.h; relaxed: cobord-relaxed.wasm
 export const CACHE = { f16: 0, q8_0: 1 };                  // CacheType in src/model/ops.h
 
 export class CobordError extends Error {}

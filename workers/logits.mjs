@@ -3,7 +3,9 @@
 /* `cobord logits` through the WebAssembly module, one JSON value with the same names:
  *
  *   node workers/logits.mjs FILE.knot --tokens 1,2,3 [--top 20] [--module build-wasm/cobord.wasm] [--memory 96M]
- *        [--stations 2] [--shards 8] [--chunk ROWS] [--logit-rows ROWS] [--cache-type f16|q8_0] [--isa scalar|simd128]
+ *        [--stations 2] [--shards 8] [--chunk ROWS] [--logit-rows ROWS] [--cache-type f16|q8_0]
+ *        [--isa scalar|simd128|relaxed]   relaxed: another module (cobord-relaxed.wasm), and before Node 22 another
+ *                         option of node's, --experimental-wasm-relaxed-simd
  *        [--generate N]   instead: N greedy tokens after --tokens, and their speed */
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -12,7 +14,7 @@ import { openSource, readModule } from './node_source.mjs';
 
 const options = {
     tokens: { type: 'string' }, top: { type: 'string', default: '20' }, generate: { type: 'string' },
-    module: { type: 'string', default: fileURLToPath(new URL('../build-wasm/cobord.wasm', import.meta.url)) },
+    module: { type: 'string' },
     memory: { type: 'string', default: '96M' }, stations: { type: 'string', default: '2' },
     shards: { type: 'string', default: '8' }, chunk: { type: 'string', default: '0' },
     'logit-rows': { type: 'string', default: '0' }, context: { type: 'string' },
@@ -33,6 +35,11 @@ function size(text) {
     const match = /^(\d{1,10})([KMG]?)$/.exec(text);
     if (!match) usage(`--memory ${text}: give a size like 96M`);
     return Number(match[1]) * 1024 ** ' KMG'.indexOf(match[2] || ' ');
+}
+
+function builtModule(isa) {
+    const name = isa === 'relaxed' ? 'cobord-relaxed.wasm' : 'cobord.wasm';
+    return fileURLToPath(new URL(`../build-wasm/${name}`, import.meta.url));
 }
 
 function choice(table, text, name) {
@@ -87,7 +94,8 @@ function main() {
     const ids = values.tokens.split(',').map(text => number(text, 'tokens'));
     const count = number(values.generate ?? '0', 'generate');
     const model = Cobord.open({
-        module: readModule(values.module), source: openSource(positionals[0]), memory: size(values.memory),
+        module: readModule(values.module ?? builtModule(values.isa)), source: openSource(positionals[0]),
+        memory: size(values.memory),
         stations: number(values.stations, 'stations'), shards: number(values.shards, 'shards'),
         context: number(values.context ?? String(ids.length + count), 'context'), chunk: number(values.chunk, 'chunk'),
         logitRows: number(values['logit-rows'], 'logit-rows'), cache: choice(CACHE, values['cache-type'], 'cache-type'),

@@ -9,46 +9,11 @@
  *
  * The activations of a block are widened once per panel: for 16 elements | pairs 0 2, 4 6, .. | pairs 1 3, 5 7, .. |.
  * Functions named tile_ are inlined with constant type, chunks and tokens. */
-#include <wasm_simd128.h>
-
-#include "quant/activation.h"
 #include "quant/kernels_tables.h"
-#include "quant/panel.h"
+#include "quant/panel_simd128.h"
 #include "quant/quantize_simd128.h"
-#include "quant/unroll.h"
 
-enum { CHUNK_ROWS = 4, CHUNKS = PANEL_ROWS / CHUNK_ROWS, CHUNK_BYTES = 16, TILE_CHUNKS = 4, TILE_TOKENS = 2 };
-
-/* Where one tile reads and adds: a block from its first chunk on, activations of its first token at this block. */
-typedef struct Tile {
-    const uint8_t *block;
-    uint32_t chunk;
-    const uint8_t *activation;
-    size_t stride;
-    const uint8_t *wide; /* widened elements of the first token */
-    size_t wide_stride;
-    float *acc; /* [tokens][16], at row 4 chunk */
-} Tile;
-
-typedef struct Sums {
-    v128_t at[TILE_CHUNKS][TILE_TOKENS];
-} Sums;
-
-UNPACK_INLINE v128_t load_line(const uint8_t *lines, uint32_t line, uint32_t chunk)
-{
-    return wasm_v128_load(lines + line * LINE_BYTES + chunk * CHUNK_BYTES);
-}
-UNPACK_INLINE v128_t splat_f32(const void *p) { return wasm_v128_load32_splat(p); }
-
-/* Four halves to f32. x << 13 with the sign kept is the number times 2^-112; exponent 31 is infinity or NaN. */
-UNPACK_INLINE v128_t load_halves(const uint8_t *p)
-{
-    v128_t bits = wasm_i32x4_shl(wasm_i32x4_load16x4(p), 13), exponent = wasm_i32x4_splat(0x0f800000);
-    v128_t special = wasm_i32x4_eq(wasm_v128_and(bits, exponent), exponent);
-    v128_t number = wasm_v128_and(bits, wasm_i32x4_splat((int32_t)0x8fffe000));
-    number = wasm_f32x4_mul(number, wasm_f32x4_splat(0x1p112f));
-    return wasm_v128_or(number, wasm_v128_and(special, wasm_i32x4_splat(0x7f800000)));
-}
+enum { TILE_CHUNKS = 4, TILE_TOKENS = 2 };
 
 /* ---- widened activations ------------------------------------------------------------------------------------- */
 
@@ -85,17 +50,17 @@ UNPACK_INLINE v128_t elements(BlockType type, const uint8_t *lines, uint32_t chu
     PanelLines k = panel_lines(type);
     uint32_t crumbs = k.bit_lines, rest = crumbs + k.crumb_lines, byte = 8 * odd;
     if (k.byte_lines) {
-        v128_t line = load_line(lines, rest + g, chunk);
+        v128_t line = simd_line(lines, rest + g, chunk);
         return odd ? wasm_u16x8_shr(line, 8) : wasm_v128_and(line, wasm_i16x8_splat(255));
     }
     v128_t v = wasm_i32x4_splat(0);
     if (k.nibble_lines) {
-        v128_t line = load_line(lines, rest + g % 4, chunk);
+        v128_t line = simd_line(lines, rest + g % 4, chunk);
         v = odd && g >= 4 ? wasm_u16x8_shr(line, 12) : field(line, byte + (g < 4 ? 0 : 4), 0, 15);
     }
     if (k.crumb_lines)
-        v = wasm_v128_or(v, field(load_line(lines, crumbs + g / 4, chunk), byte + 2 * (g % 4), k.crumb_shift, 3));
-    if (k.bit_lines) v = wasm_v128_or(v, field(load_line(lines, 0, chunk), byte + g, k.bit_shift, 1));
+        v = wasm_v128_or(v, field(simd_line(lines, crumbs + g / 4, chunk), byte + 2 * (g % 4), k.crumb_shift, 3));
+    if (k.bit_lines) v = wasm_v128_or(v, field(simd_line(lines, 0, chunk), byte + g, k.bit_shift, 1));
     return v;
 }
 
@@ -155,32 +120,10 @@ UNPACK_INLINE void tile_32(BlockType type, const Tile *tile, uint32_t chunks, ui
         uint32_t g = n / 2 + 4 * (n % 2);
         add_group(type, tile, tile->block + panel_head_bytes(type), 0, g, chunks, tokens, &s);
     }
-    UNROLL
-    for (uint32_t c = 0; c < chunks; c++) {
-        const uint8_t *halves = tile->block + 2 * CHUNK_ROWS * (tile->chunk + c);
-        v128_t d = load_halves(halves), m = wasm_i32x4_splat(0);
-        if (unpack_has_min(type)) m = load_halves(halves + HALVES_BYTES);
-        UNROLL
-        for (uint32_t t = 0; t < tokens; t++) {
-            const uint8_t *a = tile->activation + t * tile->stride;
-            float *acc = tile->acc + t * PANEL_ROWS + CHUNK_ROWS * c;
-            v128_t scale = splat_f32(a + offsetof(Activation32, scale));
-            v128_t step = wasm_f32x4_mul(d, wasm_f32x4_mul(scale, wasm_f32x4_convert_i32x4(s.at[c][t])));
-            if (unpack_has_min(type))
-                step = wasm_f32x4_add(step, wasm_f32x4_mul(m, splat_f32(a + offsetof(Activation32, scale_sum))));
-            wasm_v128_store(acc, wasm_f32x4_add(wasm_v128_load(acc), step));
-        }
-    }
+    simd_finish_32(type, tile, &s, chunks, tokens);
 }
 
 /* ---- blocks of 256 ------------------------------------------------------------------------------------------- */
-
-/* Pair p of scales as int16 pairs, one pair a row. */
-UNPACK_INLINE v128_t pair_of(const uint8_t *pairs, uint32_t p, uint32_t chunk, bool is_signed)
-{
-    const uint8_t *at = pairs + PAIR_BYTES * p + 2 * CHUNK_ROWS * chunk;
-    return is_signed ? wasm_i16x8_load8x8(at) : wasm_u16x8_load8x8(at);
-}
 
 /* The first or second of each pair times k, as int32. */
 UNPACK_INLINE v128_t pair_part(v128_t pair, uint32_t which)
@@ -194,7 +137,7 @@ UNPACK_INLINE void add_scaled(BlockType type, const Tile *tile, const uint8_t *p
 {
     UNROLL
     for (uint32_t c = 0; c < chunks; c++) {
-        v128_t pair = pair_of(pairs, p, tile->chunk + c, type == BLOCK_Q3_K || type == BLOCK_Q6_K);
+        v128_t pair = simd_pair(pairs, p, tile->chunk + c, type == BLOCK_Q3_K || type == BLOCK_Q6_K);
         if (type == BLOCK_Q2_K) pair = wasm_v128_and(pair, wasm_i16x8_splat(15));
         v128_t scale = pair_part(pair, which);
         UNROLL
@@ -230,82 +173,16 @@ UNPACK_INLINE void add_sub(BlockType type, const Tile *tile, const uint8_t *pair
     }
 }
 
-UNPACK_INLINE bool is_wide(const Tile *tile, uint32_t tokens)
-{
-    uint32_t wide = 0;
-    UNROLL
-    for (uint32_t t = 0; t < tokens; t++)
-        wide |= bytes_load32(tile->activation + t * tile->stride + offsetof(Activation256, wide));
-    return wide != 0;
-}
-
-UNPACK_INLINE v128_t add_minimum(v128_t j, const Tile *tile, v128_t minimum, size_t offset, uint32_t t)
-{
-    return wasm_i32x4_add(
-        j, wasm_i32x4_dot_i16x8(minimum, wasm_v128_load32_splat(tile->activation + t * tile->stride + offset)));
-}
-
-/* (first, first) or (second, second) of each pair of int16. */
-UNPACK_INLINE v128_t twice(v128_t pairs, uint32_t which)
-{
-    v128_t low = wasm_v128_and(pairs, wasm_i32x4_splat(0xffff));
-    if (!which) return wasm_v128_or(low, wasm_i32x4_shl(pairs, 16));
-    v128_t high = wasm_u32x4_shr(pairs, 16);
-    return wasm_v128_or(high, wasm_v128_andnot(pairs, wasm_i32x4_splat(0xffff)));
-}
-
-/* sum of m k A. Sums of 32 fit int16 unless a token is wide; sums of 16 always do. */
-UNPACK_INLINE void minimums(BlockType type, const Tile *tile, const uint8_t *pairs, uint32_t chunks, uint32_t tokens,
-                            Sums *j)
-{
-    enum { SUMS = offsetof(Activation256, k_sums), HALF_SUMS = offsetof(Activation256, k_half_sums) };
-    bool halves = type == BLOCK_Q2_K, wide = !halves && is_wide(tile, tokens);
-    UNROLL
-    for (uint32_t c = 0; c < chunks; c++) {
-        UNROLL
-        for (uint32_t t = 0; t < tokens; t++) j->at[c][t] = wasm_i32x4_splat(0);
-        for (uint32_t p = 0; p < (halves ? 8 : 4); p++) {
-            v128_t m = pair_of(pairs, halves ? p : 4 + p, tile->chunk + c, false);
-            if (halves) m = wasm_u16x8_shr(m, 4);
-            UNROLL
-            for (uint32_t t = 0; t < tokens; t++) {
-                v128_t sum = j->at[c][t];
-                if (!wide) sum = add_minimum(sum, tile, m, (halves ? HALF_SUMS : SUMS) + 4 * p, t);
-                else {
-                    sum = add_minimum(sum, tile, twice(m, 0), HALF_SUMS + 8 * p, t);
-                    sum = add_minimum(sum, tile, twice(m, 1), HALF_SUMS + 8 * p + 4, t);
-                }
-                j->at[c][t] = sum;
-            }
-        }
-    }
-}
-
 UNPACK_INLINE void tile_256(BlockType type, const Tile *tile, uint32_t chunks, uint32_t tokens)
 {
     const uint8_t *pairs = tile->block + HALVES_BYTES * (unpack_has_min(type) ? 2 : 1);
-    Sums i, j;
+    Sums i;
     start(BLOCK_Q4_K, tile, 0, chunks, tokens, &i); /* zeros */
     for (uint32_t p = 0; p < 4; p++) { /* two subs a step */
         add_sub(type, tile, pairs, 2 * p, chunks, tokens, &i);
         add_sub(type, tile, pairs, 2 * p + 1, chunks, tokens, &i);
     }
-    if (unpack_has_min(type)) minimums(type, tile, pairs, chunks, tokens, &j);
-    UNROLL
-    for (uint32_t c = 0; c < chunks; c++) {
-        const uint8_t *halves = tile->block + 2 * CHUNK_ROWS * (tile->chunk + c);
-        v128_t d = load_halves(halves), dmin = wasm_i32x4_splat(0);
-        if (unpack_has_min(type)) dmin = load_halves(halves + HALVES_BYTES);
-        UNROLL
-        for (uint32_t t = 0; t < tokens; t++) {
-            float *acc = tile->acc + t * PANEL_ROWS + CHUNK_ROWS * c;
-            v128_t scale = splat_f32(tile->activation + t * tile->stride + offsetof(Activation256, scale));
-            v128_t step = wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(i.at[c][t]));
-            if (unpack_has_min(type))
-                step = wasm_f32x4_sub(step, wasm_f32x4_mul(dmin, wasm_f32x4_convert_i32x4(j.at[c][t])));
-            wasm_v128_store(acc, wasm_f32x4_add(wasm_v128_load(acc), wasm_f32x4_mul(scale, step)));
-        }
-    }
+    simd_finish_256(type, tile, pairs, &i, chunks, tokens);
 }
 
 /* ---- panels of blocks ---------------------------------------------------------------------------------------- */
@@ -348,7 +225,7 @@ UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t c
     for (uint32_t b = 0; b < cols / elements_per_block; b++, panel += panel_block_bytes(type), activations += step) {
         for (uint32_t t = 0; t < tokens; t++) /* q comes first in both forms */
             widen((const int8_t *)activations + t * stride, elements_per_block, wide + t * wide_stride);
-        Tile tile = {panel, 0, activations, stride, wide, wide_stride, acc};
+        Tile tile = {panel, 0, activations, stride, acc, wide, wide_stride};
         block_tokens(type, tile, tokens);
     }
     for (uint32_t t = 0; t < tokens; t++) memcpy(out + t * out_stride, acc + t * PANEL_ROWS, PANEL_ROWS * sizeof *acc);
@@ -359,7 +236,7 @@ UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t c
 UNPACK_INLINE v128_t load_floats(BlockType type, const uint8_t *panel, size_t at)
 {
     if (type == BLOCK_F32) return wasm_v128_load(panel + 4 * at);
-    if (type == BLOCK_F16) return load_halves(panel + 2 * at);
+    if (type == BLOCK_F16) return simd_halves(panel + 2 * at);
     return wasm_i32x4_shl(wasm_u32x4_load16x4(panel + 2 * at), 16);
 }
 
@@ -375,7 +252,7 @@ UNPACK_INLINE void tile_float(BlockType type, const uint8_t *panel, uint32_t col
             v128_t w = load_floats(type, panel, PANEL_ROWS * col + CHUNK_ROWS * c);
             UNROLL
             for (uint32_t t = 0; t < tokens; t++)
-                acc[c][t] = wasm_f32x4_add(acc[c][t], wasm_f32x4_mul(w, splat_f32(x + t * stride + 4 * col)));
+                acc[c][t] = wasm_f32x4_add(acc[c][t], wasm_f32x4_mul(w, simd_all_f32(x + t * stride + 4 * col)));
         }
     UNROLL
     for (uint32_t t = 0; t < tokens; t++)

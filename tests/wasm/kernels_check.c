@@ -21,6 +21,9 @@ static _Alignas(64) uint8_t expected_activations[KERNEL_TOKENS_MAX * COLS_MAX * 
 static uint32_t expected[KERNEL_TOKENS_MAX * OUT_STRIDE], got[KERNEL_TOKENS_MAX * OUT_STRIDE];
 
 EXPORT(types) uint32_t check_types(void) { return ALL_TYPES_COUNT; }
+EXPORT(has) uint32_t check_has(uint32_t isa) { return kernels_for((Isa)isa) != NULL; }
+EXPORT(isas) uint32_t check_isas(void) { return ISAS; }
+EXPORT(isa_name) const char *check_isa_name(uint32_t isa) { return kernels_isa_name((Isa)isa); }
 EXPORT(type_name) const char *check_type_name(uint32_t type) { return block_traits(ALL_TYPES[type])->name; }
 EXPORT(block) uint32_t check_block(uint32_t type) { return block_traits(ALL_TYPES[type])->elements; }
 
@@ -85,12 +88,12 @@ static bool same(uint32_t tokens)
 
 /* 0: the same bits; 1: activations differ; 2: products differ; 3: the case cannot be made. */
 EXPORT(check)
-uint32_t check(uint32_t type_index, uint32_t cols, uint32_t tokens, uint32_t kind, uint32_t fill, uint32_t shift,
-               uint32_t seed)
+uint32_t check(uint32_t isa, uint32_t type_index, uint32_t cols, uint32_t tokens, uint32_t kind, uint32_t fill,
+               uint32_t shift, uint32_t seed)
 {
     BlockType type = ALL_TYPES[type_index];
     ActivationForm form = kernels_activation_form(type);
-    const Kernels *scalar = kernels_for(ISA_SCALAR), *simd = kernels_for(ISA_SIMD128);
+    const Kernels *scalar = kernels_for(ISA_SCALAR), *simd = kernels_for((Isa)isa);
     size_t stride = kernels_activation_row_bytes(form, cols);
     Random r = {seed + type};
     if (!simd || !stride || cols > COLS_MAX || tokens > KERNEL_TOKENS_MAX) return 3;
@@ -111,10 +114,10 @@ uint32_t check(uint32_t type_index, uint32_t cols, uint32_t tokens, uint32_t kin
 
 /* Multiplies the panel of the last check again and again; returns its bytes. */
 EXPORT(repeat)
-uint32_t check_repeat(uint32_t type_index, uint32_t cols, uint32_t tokens, uint32_t is_simd, uint32_t times)
+uint32_t check_repeat(uint32_t isa, uint32_t type_index, uint32_t cols, uint32_t tokens, uint32_t times)
 {
     BlockType type = ALL_TYPES[type_index];
-    const Kernels *k = kernels_for(is_simd ? ISA_SIMD128 : ISA_SCALAR);
+    const Kernels *k = kernels_for((Isa)isa);
     size_t stride = kernels_activation_row_bytes(kernels_activation_form(type), cols);
     uint64_t bytes = 0;
     if (layout_panel_bytes(type, cols, &bytes, NULL) != OK) return 0;
