@@ -29,7 +29,7 @@ or the command fails; a goal is where the work goes.
     bench/compare --batch 1,4,8 --depth 4096 --load 2 --isa auto,avx2 --memory 64M --write
     bench/compare --model smollm2-135m --isa auto,avx2 --batch 4,8 --write
     bench/encode --write                                  # cobord encode beside copying the file
-    bench/seven --write                                   # a model in the shape of 7B, in 64 MiB
+    bench/seven --fill --write                            # a model in the shape of 7B, in 64 MiB
     bench/plots --write                                   # tokens/s against batch, depth, threads, memory
 
 `bench/compare` runs llama.cpp from a pinned source package, built with `GGML_NATIVE=ON`, further programs where someone
@@ -38,7 +38,8 @@ medians, to llama.cpp.
 
 - *prefill*: a prompt of 512 tokens in one request, from an empty cache. *decode*: 64 tokens one by one, from an empty
   cache. *n sequences*: tokens/s in all, n sequences advancing together. *decode at n*: after n positions of context.
-  *decode beside n spinning*: 16 tokens while n processes that only count run, with the same priority.
+  *decode beside n spinning*: while n processes that only count run with the same priority. Threads that wait for each
+  other without sleeping lose whole time slices there.
 - *raw read*: all weights of the model read once by the same threads, with nothing computed. On virtual machines it
   moves by a factor of two between minutes, so only figures of one table can be compared.
 - *others*: the share of the processors that other programs used meanwhile. Above 5 % the table is a sketch.
