@@ -8,8 +8,8 @@
  * nothing about the model: which bytes, where to, and what follows is the module's answer. */
 
 const DONE = 0, LOAD = 1, TILE = 2, EVICT = 3, FAILED = 4; // WishKind in workers/instance.h
-export const ISA = { scalar: 0, simd128: 4, relaxed: 6 };  // Isa in src/quant/kernels.h; relaxed: cobord-relaxed.wasm
-export const CACHE = { f16: 0, q8_0: 1 };                  // CacheType in src/model/ops.h
+export const CACHE = { f16: 0, q8_0: 1 };              // CacheType in src/model/ops.h
+export const ISA = ['scalar', 'simd128', 'relaxed'];   // by name; relaxed is in cobord-relaxed.wasm only
 
 export class CobordError extends Error {}
 
@@ -25,13 +25,13 @@ export class Cobord {
 
     /* `module` is a compiled WebAssembly.Module without imports. */
     static open({ module, source, memory = 96 << 20, stations = 0, shards = 0, context = 0, chunk = 0, logitRows = 0,
-                  sessions = 0, cache = CACHE.f16, isa = ISA.simd128 }) {
+                  sessions = 0, cache = CACHE.f16, isa = 'simd128' }) {
         const model = new Cobord(new WebAssembly.Instance(module, {}), source);
         const x = model.#x, solo = 1;
         model.#check(x.cobord_open(BigInt(source.bytes)));
         model.#run();
-        model.#check(x.cobord_plan(BigInt(memory), stations, shards, context, chunk, logitRows, sessions, cache, isa,
-                                   solo));
+        model.#check(x.cobord_plan(BigInt(memory), stations, shards, context, chunk, logitRows, sessions, cache,
+                                   model.#isa(isa), solo));
         model.#check(x.cobord_build(0, model.figures().roles));
         model.#run();
         model.counters = { phase_loads: 0, phase_evictions: 0, tiles: 0, weight_bytes_read: 0 };
@@ -89,6 +89,11 @@ export class Cobord {
     }
 
     get memoryBytes() { return this.#x.memory.buffer.byteLength; }
+
+    #isa(name) {
+        for (let isa = 0, at; (at = this.#x.cobord_isa_name(isa)); isa++) if (this.#text(at) === name) return isa;
+        throw new CobordError(`instruction set ${name} is not known`);
+    }
 
     #logits(row, rows) {
         const { shards } = this.figures(), x = this.#x;

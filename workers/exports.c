@@ -44,6 +44,12 @@ EXPORT(open) Error exports_open(uint64_t file_bytes)
     return report(instance_open(&instance, file_bytes));
 }
 
+/* NULL after the last. Which of them this module has, cobord_plan says. */
+EXPORT(isa_name) const char *exports_isa_name(uint32_t isa)
+{
+    return isa < ISAS ? kernels_isa_name((Isa)isa) : NULL;
+}
+
 /* 0 for `stations`, `shards`, `context`, `chunk`, `logit_rows` and `sessions` means that the plan chooses. */
 EXPORT(plan)
 Error exports_plan(uint64_t memory_bytes, uint32_t stations, uint32_t shards, uint32_t context, uint32_t chunk,
@@ -53,7 +59,8 @@ Error exports_plan(uint64_t memory_bytes, uint32_t stations, uint32_t shards, ui
     const Kernels *kernels = kernels_for((Isa)isa);
     const Ops *ops = ops_for((Isa)isa);
     if (!kernels || !ops)
-        return report(error_why(&instance.why, ERR_NOT_AVAILABLE, "instruction set %u is not in this module", isa));
+        return report(error_why(&instance.why, ERR_NOT_AVAILABLE, "instruction set %s is not in this module",
+                                kernels_isa_name((Isa)isa)));
     if (cache > CACHE_Q8_0)
         return report(error_why(&instance.why, ERR_USAGE, "attention cache type %u; 0 is f16, 1 is q8_0", cache));
     PlanRequest request = {

@@ -42,9 +42,9 @@ function builtModule(isa) {
     return fileURLToPath(new URL(`../build-wasm/${name}`, import.meta.url));
 }
 
-function choice(table, text, name) {
-    if (!(text in table)) usage(`--${name} ${text}: give one of ${Object.keys(table).join(', ')}`);
-    return table[text];
+function choice(names, text, name) {
+    if (!names.includes(text)) usage(`--${name} ${text}: give one of ${names.join(', ')}`);
+    return text;
 }
 
 function facts(model, isa) {
@@ -98,7 +98,8 @@ function main() {
         memory: size(values.memory),
         stations: number(values.stations, 'stations'), shards: number(values.shards, 'shards'),
         context: number(values.context ?? String(ids.length + count), 'context'), chunk: number(values.chunk, 'chunk'),
-        logitRows: number(values['logit-rows'], 'logit-rows'), cache: choice(CACHE, values['cache-type'], 'cache-type'),
+        logitRows: number(values['logit-rows'], 'logit-rows'),
+        cache: CACHE[choice(Object.keys(CACHE), values['cache-type'], 'cache-type')],
         isa: choice(ISA, values.isa, 'isa'),
     });
     console.log(JSON.stringify(count ? generate(model, ids, count, values.isa)
