@@ -93,6 +93,7 @@ Error instance_plan(Instance *in, const PlanRequest *request, bool solo)
 /* --- building --- */
 
 static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* Bytes of the largest TILE that any role here wishes for, embedding rows and resident vectors included. */
 static Error tile_bytes(Instance *in, uint64_t *out)
@@ -116,7 +117,8 @@ static Error tile_bytes(Instance *in, uint64_t *out)
         }
         most = max_u64(most, panel);
     }
-    *out = align_up(max_u64(most, p->tile_bytes_max));
+    /* A window has room for the widest phase, or for tiles of the largest size. */
+    *out = align_up(max_u64(most, min_u64(p->tile_bytes_max, p->sum.window_bytes)));
     return OK;
 }
 
