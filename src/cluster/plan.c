@@ -5,8 +5,10 @@
 
 /* The mapping moves in pages of 2 MiB: a tile can touch one such page more at either end. */
 static const uint64_t LARGE_PAGE_BYTES = (uint64_t)2 << 20;
-static const uint64_t WINDOW_BYTES_MIN = (uint64_t)6 << 20;
+static const uint64_t WINDOW_BYTES_MIN = (uint64_t)10 << 20;
 static const uint64_t WINDOW_BYTES_MAX = (uint64_t)64 << 20;
+/* Beyond this a larger window saves no time that pinned weights would not save as well. */
+static const uint64_t WINDOW_BYTES_ENOUGH = (uint64_t)40 << 20;
 
 static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -104,7 +106,7 @@ static Error size_station(const Plan *plan, uint32_t i, PlanRole *role, Why *why
     role->weight_bytes = sizes.weight_bytes;
     role->logits_bytes = 0;
     role->window_bytes =
-        max_u64(min_u64(plan->window_bytes, sizes.widest_phase_bytes + 2 * LARGE_PAGE_BYTES),
+        max_u64(min_u64(plan->window_bytes, sizes.weight_bytes + 2 * LARGE_PAGE_BYTES),
                 sizes.widest_panel_bytes + 2 * LARGE_PAGE_BYTES);
     return OK;
 }
@@ -262,12 +264,30 @@ static Error choose_context(Plan *plan, uint32_t limit, Why *why)
     return OK;
 }
 
-/* A quarter of the budget: a window that is half full of used pages is dropped at once, since every drop costs. */
+static void set_window(Plan *plan, uint64_t bytes)
+{
+    plan->window_bytes = bytes;
+    plan->tile_bytes_max = bytes / 2 - 2 * LARGE_PAGE_BYTES;
+}
+
+/* A quarter of the budget: one half for what was used and is still to be dropped, one for the next
+ * tile, which can share a page of 2 MiB with a neighbour at either end. */
 static void choose_window(Plan *plan)
 {
     uint64_t quarter = plan->request.memory_bytes / 4 / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
-    plan->window_bytes = max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, quarter));
-    plan->tile_bytes_max = plan->window_bytes / 2 - LARGE_PAGE_BYTES;
+    set_window(plan, max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, quarter)));
+}
+
+/* A solo process gives the window what is left first: fewer, larger tiles and drops. */
+static void widen_window(Plan *plan)
+{
+    uint64_t left = plan->request.memory_bytes - plan->sum.total_bytes;
+    uint64_t wider = min_u64(plan->sum.window_bytes + left, WINDOW_BYTES_ENOUGH);
+    wider = wider / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
+    if (wider <= plan->sum.window_bytes || plan->sum.window_bytes < plan->window_bytes) return;
+    set_window(plan, wider);
+    plan->sum.window_bytes = wider;
+    total_role(&plan->sum);
 }
 
 static void choose_logit_rows(Plan *plan)
@@ -302,6 +322,8 @@ static void choose_pinned(Plan *plan)
         plan->sum.window_bytes = plan->window_bytes = 0;
         plan->sum.pinned_bytes = r->knot->payload_bytes;
     } else {
+        widen_window(plan);
+        free_bytes = r->memory_bytes - plan->sum.total_bytes;
         plan->sum.pinned_bytes = free_bytes > LARGE_PAGE_BYTES ? free_bytes - LARGE_PAGE_BYTES : 0;
     }
     plan->pinned_bytes = plan->sum.pinned_bytes;

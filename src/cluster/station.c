@@ -124,7 +124,7 @@ static Error phase_plan(const StationConfig *c, PhaseBound phase, PhasePlan *out
 /* What the widest matrix of the range asks of the buffers. */
 typedef struct Widths {
     size_t activation, panel;
-    uint64_t phase, panel_tile, weights;
+    uint64_t panel_tile, weights;
 } Widths;
 
 static Error widths_of(const StationConfig *c, Widths *w, Why *why)
@@ -134,7 +134,6 @@ static Error widths_of(const StationConfig *c, Widths *w, Why *why)
         PhasePlan plan;
         TRY(phase_plan(c, p, &plan, why));
         w->weights += plan.bytes;
-        if (plan.bytes > w->phase) w->phase = plan.bytes;
         for (uint32_t m = 0; m < plan.count; m++) {
             const KnotTensor *t = plan.matrix[m].weight;
             uint64_t panel;
@@ -237,7 +236,6 @@ Error station_sizes(const StationConfig *c, StationSizes *out, Why *why)
                        ARENA_ALIGN,
         .cache_bytes = cache_memory_bytes(&cache),
         .scratch_bytes = buffers_take(c, &w, NULL, &unused),
-        .widest_phase_bytes = w.phase,
         .widest_panel_bytes = w.panel_tile,
         .weight_bytes = w.weights,
     };

@@ -88,7 +88,7 @@ typedef struct StationSizes {
     uint64_t floor_bytes; /* norms, biases, tables, bookkeeping */
     uint64_t cache_bytes; /* attention cache */
     uint64_t scratch_bytes;
-    uint64_t widest_phase_bytes, widest_panel_bytes;
+    uint64_t widest_panel_bytes;
     uint64_t weight_bytes; /* of all phases of the range */
 } StationSizes;
 MUST_CHECK Error station_sizes(const StationConfig *config, StationSizes *out, Why *why);

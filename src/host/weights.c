@@ -22,25 +22,32 @@ static void drop_pages(Weights *w, uint64_t first, uint64_t last)
     w->counters.dropped_bytes += last - first;
 }
 
-static void set_touched(Weights *w, uint64_t first, uint64_t last)
+static void set_touched(Weights *w, uint64_t used, uint64_t first, uint64_t last)
 {
+    w->used_first = used;
     w->touched_first = first;
     w->touched_last = last;
-    w->counters.resident_bytes = last - first;
-    if (last - first > w->counters.resident_bytes_max)
-        w->counters.resident_bytes_max = last - first;
+    w->counters.resident_bytes = last - used;
+    if (last - used > w->counters.resident_bytes_max) w->counters.resident_bytes_max = last - used;
 }
 
-/* Dropping costs a call and an interrupt to the other processors, so that what was used stays until
- * the window is full. */
+void weights_settle(Weights *w)
+{
+    drop_pages(w, w->used_first, w->touched_first);
+    set_touched(w, w->touched_first, w->touched_first, w->touched_last);
+}
+
+/* What was used stays while it and the new tile fill less than half of the window; then it is to
+ * be dropped, and the other
+ * half holds the tiles that come meanwhile. */
 static void make_room(Weights *w, uint64_t first, uint64_t last)
 {
-    bool follows = first >= w->touched_first && first <= w->touched_last;
-    if (follows && last < w->touched_last) last = w->touched_last;
-    if (follows && last - w->touched_first <= w->window_bytes) first = w->touched_first;
-    else if (follows) drop_pages(w, w->touched_first, first);
-    else weights_drop(w);
-    set_touched(w, first, last);
+    weights_settle(w);
+    if (first < w->touched_first || first > w->touched_last) weights_drop(w);
+    if (w->touched_last == 0) w->touched_first = first;
+    if (last < w->touched_last) last = w->touched_last;
+    uint64_t used = w->touched_first;
+    set_touched(w, used, last - used <= w->window_bytes / 2 ? used : first, last);
 }
 
 const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes)
@@ -56,8 +63,8 @@ const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes)
 
 void weights_drop(Weights *w)
 {
-    drop_pages(w, w->touched_first, w->touched_last);
-    set_touched(w, 0, 0);
+    drop_pages(w, w->used_first, w->touched_last);
+    set_touched(w, 0, 0, 0);
 }
 
 void weights_phase_loaded(Weights *w) { w->counters.phase_loads++; }

@@ -23,6 +23,7 @@ typedef struct Weights {
     uint64_t pinned_bytes; /* of the payload, from its start */
     uint64_t window_bytes; /* streamed pages in memory at most; a single tile may need more */
     uint64_t touched_first, touched_last; /* file offsets of whole 2 MiB pages */
+    uint64_t used_first; /* [used_first, touched_first): used, still to be dropped */
     WeightsCounters counters;
 } Weights;
 
@@ -30,6 +31,12 @@ void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes, uint
 
 /* The bytes of a tile: valid until the next call. Ranges come from the knot's checked tensors. */
 const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes);
+
+/* Drops what was used and is out of the window's first half by now. Dropping takes a call and an interrupt to the other
+ * processors, so weights_tile leaves it to whoever has time; the next tile does it at the latest.
+ * Thread  any, while no other function of `w` runs. */
+void weights_settle(Weights *w);
+static inline bool weights_unsettled(const Weights *w) { return w->used_first < w->touched_first; }
 
 /* Drops every streamed page. */
 void weights_drop(Weights *w);

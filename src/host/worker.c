@@ -3,13 +3,36 @@
 
 #include "host/stop.h"
 
+typedef struct WithDrop {
+    Worker *worker;
+    ParallelJob job;
+    void *argument;
+    uint32_t items;
+} WithDrop;
+
+static void item_or_drop(void *context, uint32_t item, uint32_t worker)
+{
+    WithDrop *both = context;
+    if (item < both->items) both->job(both->argument, item, worker);
+    else weights_settle(&both->worker->weights);
+}
+
+static void run_with_drop(void *context, ParallelJob job, void *argument, uint32_t items)
+{
+    Worker *w = context;
+    WithDrop both = {w, job, argument, items};
+    if (weights_unsettled(&w->weights)) parallel_run(&w->pooled, item_or_drop, &both, items + 1);
+    else parallel_run(&w->pooled, job, argument, items);
+}
+
 Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_bytes, uint64_t window_bytes,
                    uint32_t threads, Why *why)
 {
     *w = (Worker){0};
     weights_start(&w->weights, file, pinned_bytes, window_bytes);
     TRY(pool_start(threads, &w->pool, why));
-    w->parallel = pool_parallel(w->pool);
+    w->pooled = pool_parallel(w->pool);
+    w->parallel = (Parallel){run_with_drop, w, w->pooled.workers};
     return OK;
 }
 

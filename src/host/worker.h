@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What carries out the wishes of stations and shards on this machine: one mapped knot, its window, one pool.
  * Shared by the engine (every role in one process) and a node (one role).
+ * Owner  a worker stays where it was started: its port points to it.
  * Thread  one at a time; the pool's threads come and go inside a call. */
 #ifndef COBORD_HOST_WORKER_H
 #define COBORD_HOST_WORKER_H
@@ -13,7 +14,8 @@
 typedef struct Worker {
     Weights weights;
     Pool *pool;
-    Parallel parallel;
+    Parallel pooled;   /* the pool's port */
+    Parallel parallel; /* the same with one item more when used weights are to be dropped */
 } Worker;
 
 /* Starts `threads` threads. Owner  the file outlives it; worker_stop. Errors  ERR_MEMORY. */
