@@ -13,6 +13,7 @@
 
 #include "cli/verbs.h"
 #include "host/engine.h"
+#include "host/memory.h"
 
 #ifndef __has_feature
 #define __has_feature(x) 0
@@ -50,6 +51,9 @@ void *realloc(void *old, size_t bytes)
 #endif
 
 enum { TOKENS = 24, SLOTS = 4 };
+
+/* Beyond what the process has (a sanitizer takes much): too little for the weights. */
+#define STREAMED ((uint64_t)18 << 20)
 
 static char path[64];
 static OpenModel model;
@@ -137,13 +141,15 @@ static void same_tokens_for_every_topology(void **state)
          .shards = 5,
          .threads = 2,
          .context = 128,
-         .memory_bytes = (uint64_t)40 << 20},
+         .memory_bytes = STREAMED},
     };
     uint32_t want[SLOTS][TOKENS], got[SLOTS][TOKENS];
     for (uint32_t slot = 0; slot < 2; slot++) {
         solo(ways[0], slot, want);
         for (size_t i = 1; i < sizeof ways / sizeof ways[0]; i++) {
-            solo(ways[i], slot, got);
+            EngineOptions way = ways[i];
+            if (way.memory_bytes == STREAMED) way.memory_bytes += memory_resident();
+            solo(way, slot, got);
             assert_memory_equal(got[slot], want[slot], sizeof want[slot]);
         }
     }

@@ -26,7 +26,7 @@ static char folder[64];
 
 static const char *in_folder(const char *name)
 {
-    static char paths[4][160];
+    static char paths[4][512];
     static int next;
     char *path = paths[next++ % 4];
     (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
