@@ -9,7 +9,8 @@
  *
  * Sixteen registers: 8 chains (4 tokens x 2), two for weights, one for the activation that both share. Sums of a block
  * are in memory. Nibbles are unpacked on the way, once per tile; types with more planes are unpacked into 512 bytes of
- * stack when more than one tile uses them. A panel is read once, in rising order. Functions named tile_ are inlined with
+ * stack when more than one tile uses them. A panel is read once, in rising order. Functions named tile_ are
+ * inlined with
  * a constant type and token count. */
 #include "quant/kernels_tables.h"
 #include "quant/panel_avx2.h"
