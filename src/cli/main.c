@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program: finds the verb and hands over. Everything a verb takes is described in its own file
  * and options.c. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,7 +70,7 @@ static int main_help(int argc, char **argv)
     return verb->function(2, arguments);
 }
 
-int main(int argc, char **argv)
+static int main_run(int argc, char **argv)
 {
     if (argc < 2) {
         main_usage(stderr);
@@ -83,15 +84,26 @@ int main(int argc, char **argv)
     if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         return main_help(argc, argv);
     const MainVerb *verb = main_find(word);
-    if (!verb) return main_unknown(word);
-    int code = verb->function(argc - 1, argv + 1);
+    return verb ? verb->function(argc - 1, argv + 1) : main_unknown(word);
+}
+
+/* A standard stream that came closed would be the next file that is opened: a model would be read as
+ * the prompt. Held the wrong way round, it fails as it should. */
+static void main_hold_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0) return;
+}
+
+int main(int argc, char **argv)
+{
+    main_hold_streams();
+    int code = main_run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        if (code == 0) {
-            fprintf(stderr, "cobord: output failed: standard output. Check the disk or the reader "
-                            "of the pipe.\n");
-            code = 1;
-        }
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
+        fprintf(stderr, "cobord: output failed: standard output. Check the disk or the reader "
+                        "of the pipe.\n");
+        code = 1;
     }
     return code;
 }

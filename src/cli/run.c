@@ -60,8 +60,8 @@ static Error read_bias(Run *r, const char *text, Why *why)
 {
     while (*text) {
         char *end;
-        unsigned long id = strtoul(text, &end, 10);
-        if (end == text || *end != ':' || id > UINT32_MAX)
+        unsigned long id = strtoul(text, &end, 10); /* which would take signs and spaces */
+        if (*text < '0' || *text > '9' || *end != ':' || id > UINT32_MAX)
             return error_why(why, ERR_USAGE, "--logit-bias: expected ID:BIAS,ID:BIAS at \"%.*s\"",
                              40, text);
         const char *number = end + 1;
