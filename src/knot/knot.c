@@ -16,6 +16,7 @@ enum {
     HEADER_FIXED_BYTES = 10,
     HEADER_MARKER = 0x40,
     HOLE_BYTES_MAX = KNOT_PART_ALIGNMENT - 1,
+    KNOT_NUMERICS = 1,
     SECTIONS = 4,
     TENSOR_TEXT_BYTES_MIN = 50 /* the shortest entry with all its members has 58 */
 };
@@ -363,7 +364,11 @@ static Error knot_parse_v2(yyjson_val *root, const uint8_t *json, size_t json_by
     yyjson_val *once;
     TRY(members_find(m, "knot_id", &once, why));
     TRY(knot_parse_id(json, &knot->id, why));
-    uint64_t alignment, stated;
+    uint64_t numerics, alignment, stated;
+    TRY(members_u64(m, "numerics", INT64_MAX, KNOT_NUMERICS, &numerics, why));
+    if (numerics != KNOT_NUMERICS)
+        return error_why(why, ERR_UNSUPPORTED, "header: `numerics` is %llu; this program knows %u",
+                         (unsigned long long)numerics, (unsigned)KNOT_NUMERICS);
     TRY(members_u64(m, "alignment", KNOT_PART_ALIGNMENT, 0, &alignment, why));
     if (alignment != KNOT_ALIGNMENT)
         return error_why(why, ERR_UNSUPPORTED, "header: `alignment` is not 64");
