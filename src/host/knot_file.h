@@ -52,7 +52,11 @@ MUST_CHECK Error knot_file_vocab(const KnotFile *file, Vocab *out, Why *why);
  * ERR_NOT_FINITE, ERR_CANCELLED. */
 MUST_CHECK Error knot_file_verify(const KnotFile *file, bool rows, const Tell *tell, Why *why);
 
-/* The same, but at most once per (inode, size, modification time): remembered in PATH.checked
+/* Identity, and the hashes of the blocks that a section lies in: for who needs nothing else of the
+ * file. Errors  ERR_CHECKSUM, ERR_FORMAT. */
+MUST_CHECK Error knot_file_verify_section(const KnotFile *file, KnotSection section, Why *why);
+
+/* All of it, but at most once per (inode, size, modification time): remembered in PATH.checked
  * beside the file or, when its directory cannot be written, in the cache directory. */
 MUST_CHECK Error knot_file_verify_once(const KnotFile *file, const char *path, const Tell *tell,
                                        Why *why);

@@ -85,17 +85,24 @@ static void knot_file_drop_behind(const KnotFile *f, uint64_t *dropped, uint64_t
     *dropped = end;
 }
 
+static Error knot_file_block(const KnotFile *f, uint64_t at, uint64_t *bytes, Why *why)
+{
+    KnotSection hashes = f->knot.block_hashes;
+    uint64_t left = hashes.offset - at;
+    *bytes = left < KNOT_HASH_BLOCK_BYTES ? left : KNOT_HASH_BLOCK_BYTES;
+    uint64_t wanted =
+        bytes_load64(knot_file_payload(f, hashes.offset + 8 * (at / KNOT_HASH_BLOCK_BYTES)));
+    if (hash_xxh64(knot_file_payload(f, at), (size_t)*bytes) == wanted) return OK;
+    return knot_file_block_fault(f, at, *bytes, why);
+}
+
 static Error knot_file_blocks(const KnotFile *f, const Tell *tell, Why *why)
 {
     KnotSection hashes = f->knot.block_hashes;
     uint64_t dropped = 0;
     for (uint64_t at = 0; at < hashes.offset; at += KNOT_HASH_BLOCK_BYTES) {
-        uint64_t left = hashes.offset - at,
-                 bytes = left < KNOT_HASH_BLOCK_BYTES ? left : KNOT_HASH_BLOCK_BYTES;
-        uint64_t wanted =
-            bytes_load64(knot_file_payload(f, hashes.offset + 8 * (at / KNOT_HASH_BLOCK_BYTES)));
-        if (hash_xxh64(knot_file_payload(f, at), (size_t)bytes) != wanted)
-            return knot_file_block_fault(f, at, bytes, why);
+        uint64_t bytes;
+        TRY(knot_file_block(f, at, &bytes, why));
         knot_file_drop_behind(f, &dropped, at, false);
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "the check was not finished");
         tell_step(tell, "verify", at + bytes, hashes.offset);
@@ -192,6 +199,17 @@ Error knot_file_verify(const KnotFile *f, bool rows, const Tell *tell, Why *why)
     Error e = rows ? knot_file_rows(f, why) : OK;
     knot_file_drop(f, 0, f->knot.payload_bytes);
     return e;
+}
+
+Error knot_file_verify_section(const KnotFile *f, KnotSection section, Why *why)
+{
+    uint64_t end = section.offset + section.bytes, bytes;
+    if (f->knot.version == 1) return OK;
+    TRY(knot_file_identity(f, why));
+    for (uint64_t at = section.offset - section.offset % KNOT_HASH_BLOCK_BYTES; at < end; at += bytes)
+        TRY(knot_file_block(f, at, &bytes, why));
+    knot_file_drop(f, 0, f->knot.payload_bytes);
+    return OK;
 }
 
 /* --- once --- */

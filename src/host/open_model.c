@@ -29,13 +29,18 @@ static Error build_tokenizer(OpenModel *m, Why *why)
     m->memory = malloc(bytes);
     if (!m->memory) return error_why(why, ERR_MEMORY, "no memory for the tokenizer");
     Arena arena = arena_make(m->memory, bytes);
-    return tokenizer_build(&m->vocab, &arena, &m->tokenizer, why);
+    TRY(tokenizer_build(&m->vocab, &arena, &m->tokenizer, why));
+    if (m->vocab.tokens == m->hyper.vocabulary) return OK;
+    return error_why(why, ERR_FORMAT, "the tokenizer has %u tokens, the model a vocabulary of %u",
+                     m->vocab.tokens, m->hyper.vocabulary);
 }
 
 static Error open_parts(OpenModel *m, unsigned what, const Tell *tell, Why *why)
 {
     TRY(hyper_from_knot(&m->file.knot, &m->hyper, why));
     if (what & MODEL_WEIGHTS) TRY(knot_file_verify_once(&m->file, m->path, tell, why));
+    else if (what & MODEL_TOKENIZER)
+        TRY(knot_file_verify_section(&m->file, m->file.knot.tokenizer, why));
     return what & MODEL_TOKENIZER ? build_tokenizer(m, why) : OK;
 }
 
