@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong with a file is said in one line, by every verb that reads it: cut, flipped, stale, foreign, missing."""
+import json
 import os
 import pathlib
 import shutil
@@ -113,13 +114,53 @@ def interruptions(checks, folder, gguf):
     checks.that(not [p for p in folder.iterdir() if "full" in p.name], "no space: something is left behind")
 
 
+def lying_knots(checks, folder):
+    """What the header says of the numbers is believed, so it has to be known; ids come from checked bytes only."""
+    good, bad = folder / "honest.knot", folder / "lying.knot"
+    must("synth", "--shape", "test", "-o", good)
+    whole = good.read_bytes()
+    bad.write_bytes(whole.replace(b'"numerics":1', b'"numerics":2', 1))
+    checks.refused(run("run", bad, "hi"), 1, "numerics")
+    length = struct.unpack_from("<I", whole, 6)[0]
+    section = json.loads(whole[10:10 + length])["tokenizer"]
+    flipped = bytearray(whole)
+    payload = (((10 + length + 3) & ~3) + 1 + 4095) & ~4095
+    flipped[payload + section["offset"] + section["length"] - 1] ^= 1
+    bad.write_bytes(flipped)
+    checks.refused(run("tokenize", bad, stdin=b"hi"), 1, "checksum")
+
+
+def unusable_inputs(checks, folder, gguf):
+    """A download is never replaced by its knot, and a model that no verb could run is refused before it is written."""
+    whole = gguf.read_bytes()
+    name = b"llama.attention.head_count_kv"
+    at = whole.index(name) + len(name) + 4
+    odd, out = folder / "odd.gguf", folder / "odd.knot"
+    odd.write_bytes(whole[:at] + struct.pack("<I", 2) + whole[at + 4:])
+    checks.refused(run("encode", odd, "-o", out), 1, "odd.gguf", "9 attention heads")
+    checks.that(not out.exists(), "a knot of a model that cannot run")
+    checks.refused(run("encode", odd, "-o", odd), 2, "odd.gguf")
+    checks.that(odd.read_bytes()[:4] == b"GGUF", "encode replaced its own input")
+
+
+def closed_streams(checks, folder):
+    """A closed standard stream is not the next file that is opened."""
+    knot = folder / "closed.knot"
+    must("synth", "--shape", "test", "-o", knot)
+    for verb, close in ((f"run {knot} -n 1", "<&-"), (f"tokenize {knot}", "<&-"), (f"run {knot} hi -n 1", ">&-"),
+                        ("help", ">/dev/full"), ("--version", ">&-")):
+        done = subprocess.run(["bash", "-c", f"exec {COBORD} {verb} {close}"], capture_output=True, timeout=60)
+        checks.that(done.returncode == 1 and b"cobord: " in done.stderr, f"{verb} {close}: exit {done.returncode}")
+
+
 def wrong_usage(checks):
     for args, words in ((["run"], ["MODEL"]), (["logits", "smollm2-135m"], ["--tokens"]),
                         (["logits", "smollm2-135m", "--tokens", "1,x"], ["--tokens"]),
                         (["logits", "smollm2-135m", "--tokens", "1", "--memory", "lots"], ["--memory", "lots"]),
                         (["run", "smollm2-135m", "hi", "--no-such-flag"], ["--no-such-flag"]),
                         (["run", "smollm2-135m", "hi", "--ranges", "0-5"], ["ranges"]),
-                        (["run", "smollm2-135m", "hi", "--logit-bias", "x:1"], ["--logit-bias"])):
+                        (["run", "smollm2-135m", "hi", "--logit-bias", "x:1"], ["--logit-bias"]),
+                        (["run", "smollm2-135m", "hi", "--logit-bias", "-18446744073709551615:1"], ["--logit-bias"])):
         checks.refused(run(*args), 2, *words)
     checks.refused(run("logits", "smollm2-135m", "--tokens", "49152"), 1, "49152")
     checks.refused(run("logits", "smollm2-135m", "--tokens", "1", "--stations", "300"), 1, "stations")
@@ -139,6 +180,9 @@ def main():
         stale_knots(checks, folder, gguf)
         versions_agree(checks, gguf)
         interruptions(checks, folder, gguf)
+        lying_knots(checks, folder)
+        unusable_inputs(checks, folder, gguf)
+        closed_streams(checks, folder)
     wrong_usage(checks)
     return checks.end()
 
