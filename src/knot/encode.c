@@ -233,7 +233,8 @@ static Error encode_tensor_end(Encoder *e, Why *why)
     const EncodeTensor *t = encode_current(e);
     if (e->not_finite_rows)
         return error_why(why, ERR_NOT_FINITE,
-                         "tensor %s: %llu of %u rows have a scale or value that is not finite",
+                         "tensor %s: %llu of %u rows have a scale or value that is not finite. "
+                         "Download the file again.",
                          e->input.tensors[t->source].name, (unsigned long long)e->not_finite_rows,
                          t->out.rows);
     if (e->plan.version == 2)

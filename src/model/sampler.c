@@ -271,7 +271,7 @@ Error sampler_pick(const SamplerParams *p, const SamplerCandidate *candidates, u
     if (count == 0 || !sampler_finite(candidates[0].logit))
         return error_why(why, ERR_NOT_FINITE, "no token can be chosen: the best logit is %s",
                          count == 0                ? "missing"
-                         : candidates[0].logit < 0 ? "-infinity (every token is forbidden)"
+                         : candidates[0].logit < 0 ? "-infinity: every token is forbidden."
                          : candidates[0].logit > 0 ? "infinity"
                                                    : "not a number");
     *out = (SamplerResult){SAMPLER_TOKEN, candidates[0].id, 0};
