@@ -466,6 +466,24 @@ static Error gguf_read_file(const CursorPort *port, uint32_t file, uint32_t tens
     return gguf_read_tensors(c, file, (uint32_t)counts.tensors, alignment, arena, g, why);
 }
 
+/* The program names the first part; the fault may be in another. */
+static Error gguf_part_fault(Error error, uint32_t file, Why *why)
+{
+    if (error == OK || file == 0 || !why) return error;
+    Why detail = *why;
+    return error_why(why, error, "part %u: %s", file + 1, detail.text);
+}
+
+/* A lost part, or one of another model, may lack only tensors that a model can do without. */
+static Error gguf_check_split_tensors(const Gguf *g, Why *why)
+{
+    uint32_t stated;
+    TRY(gguf_u32(g, "split.tensors.count", g->tensor_count, &stated, why));
+    if (g->file_count == 1 || stated == g->tensor_count) return OK;
+    return error_why(why, ERR_MISSING_TENSOR, "the parts have %u tensors, the first says %u",
+                     g->tensor_count, stated);
+}
+
 /* How many tensors all files have together: the table is taken once. */
 static Error gguf_count_tensors(Cursor *c, const CursorPort *files, uint32_t file_count,
                                 uint32_t *out, Why *why)
@@ -476,7 +494,7 @@ static Error gguf_count_tensors(Cursor *c, const CursorPort *files, uint32_t fil
         c->port = &files[i];
         c->at = 0;
         c->window_bytes = 0;
-        TRY(gguf_read_header(c, &counts, why));
+        TRY(gguf_part_fault(gguf_read_header(c, &counts, why), i, why));
         total += counts.tensors;
     }
     if (total > KNOT_TENSORS_MAX)
@@ -501,10 +519,12 @@ Error gguf_read(const CursorPort *files, uint32_t file_count, Arena *arena, Gguf
     out->tensors = ARENA_NEW(arena, GgufTensor, tensors);
     if (!out->tensors) return error_why(why, ERR_MEMORY, "the table of %u tensors", tensors);
     TRY(names_make(&out->tensor_names, tensors, arena, why));
-    for (uint32_t i = 0; i < file_count; i++)
-        TRY(gguf_read_file(&files[i], i, tensors - out->tensor_count, arena, out, &c, why));
+    for (uint32_t i = 0; i < file_count; i++) {
+        uint32_t room = tensors - out->tensor_count;
+        TRY(gguf_part_fault(gguf_read_file(&files[i], i, room, arena, out, &c, why), i, why));
+    }
     if (out->tensor_count == 0) return error_why(why, ERR_FORMAT, "the file has no tensors");
-    return OK;
+    return gguf_check_split_tensors(out, why);
 }
 
 bool gguf_split_name(const char *name, size_t bytes, uint32_t *part, uint32_t *parts)
@@ -519,7 +539,8 @@ bool gguf_split_name(const char *name, size_t bytes, uint32_t *part, uint32_t *p
         if (pattern[i] != 'd' && pattern[i] != tail[i]) return false;
         if (pattern[i] == 'd') numbers[i > 6] = numbers[i > 6] * 10 + (uint32_t)(tail[i] - '0');
     }
+    if (numbers[0] < 1 || numbers[0] > numbers[1]) return false;
     *part = numbers[0];
     *parts = numbers[1];
-    return *part >= 1 && *part <= *parts;
+    return true;
 }

@@ -710,6 +710,7 @@ static void reads_a_model_in_parts(void **state)
     split_part(&parts[0], 0, 2, "a.weight");
     split_part(&parts[1], 1, 2, "a.weight");
     assert_int_equal(read_parts(parts, 2, &g, &why, memory), ERR_DUPLICATE);
+    assert_non_null(strstr(why.text, "part 2: "));
     for (int i = 0; i < 2; i++) tiny_free(&parts[i]);
     free(memory);
 }
@@ -724,12 +725,15 @@ static void knows_the_names_of_parts(void **state)
     static const char *const not[] = {"m.gguf",
                                       "m-00000-of-00003.gguf",
                                       "m-00004-of-00003.gguf",
+                                      "m-00001-of-00000.gguf",
                                       "m-0001-of-00003.gguf",
                                       "m-00001-of-00003.gguf.part",
                                       "00001-of-00003.gguf",
                                       ""};
     for (size_t i = 0; i < sizeof not/ sizeof not[0]; i++)
         assert_false(gguf_split_name(not[i], strlen(not[i]), &part, &parts));
+    assert_int_equal(part, 2); /* untouched by what is no such name */
+    assert_int_equal(parts, 3);
 }
 
 int main(void)
