@@ -161,11 +161,12 @@ class CliTest(unittest.TestCase):
         return code, out.decode()
 
     def test_progress_bar(self):
-        """On a terminal a bar that never wraps, cleared in the end; no escape sequence anywhere else."""
+        """On a terminal a bar that never wraps, cleared in the end; no escape sequence anywhere else.
+        The work must last long enough for a bar on a fast machine: a gigabyte."""
         with tempfile.TemporaryDirectory() as folder:
             source = os.path.join(folder, "x.knot")
             for columns in (100, 40):
-                code, out = self.on_terminal(columns, "synth", "--shape", "smollm2-135m", "-o", source)
+                code, out = self.on_terminal(columns, "synth", "--shape", "qwen2.5-coder-1.5b", "-o", source)
                 self.assertEqual(code, 0, out)
                 bars = [b.replace("\x1b[K", "") for b in out.replace("\n", "\r").split("\r") if "%" in b]
                 self.assertTrue(bars, out)
