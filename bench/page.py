@@ -21,7 +21,7 @@ SECTION = r"<!-- (\S+) -->\n.*?<!-- end of \1 -->\n"
 
 INTRO = """# Performance
 
-Measured by the commands below, never by hand; each writes its own section with the date, the commit and the machine.
+The tables are measured and written by the commands below, each into a section with date, commit and machine.
 What is compared takes turns in one run, and figures are medians (lowest to highest) over the rounds. A floor must hold,
 or the command fails; a goal is where the work goes.
 

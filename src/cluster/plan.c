@@ -7,8 +7,6 @@
 static const uint64_t LARGE_PAGE_BYTES = (uint64_t)2 << 20;
 static const uint64_t WINDOW_BYTES_MIN = (uint64_t)10 << 20;
 static const uint64_t WINDOW_BYTES_MAX = (uint64_t)64 << 20;
-/* Beyond this a larger window saves no time that pinned weights would not save as well. */
-static const uint64_t WINDOW_BYTES_ENOUGH = (uint64_t)40 << 20;
 
 static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -278,18 +276,6 @@ static void choose_window(Plan *plan)
     set_window(plan, max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, quarter)));
 }
 
-/* A solo process gives the window what is left first: fewer, larger tiles and drops. */
-static void widen_window(Plan *plan)
-{
-    uint64_t left = plan->request.memory_bytes - plan->sum.total_bytes;
-    uint64_t wider = min_u64(plan->sum.window_bytes + left, WINDOW_BYTES_ENOUGH);
-    wider = wider / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
-    if (wider <= plan->sum.window_bytes || plan->sum.window_bytes < plan->window_bytes) return;
-    set_window(plan, wider);
-    plan->sum.window_bytes = wider;
-    total_role(&plan->sum);
-}
-
 static void choose_logit_rows(Plan *plan)
 {
     const PlanRequest *r = &plan->request;
@@ -322,7 +308,7 @@ static void choose_pinned(Plan *plan)
         plan->sum.window_bytes = plan->window_bytes = 0;
         plan->sum.pinned_bytes = r->knot->payload_bytes;
     } else {
-        widen_window(plan);
+
         free_bytes = r->memory_bytes - plan->sum.total_bytes;
         plan->sum.pinned_bytes = free_bytes > LARGE_PAGE_BYTES ? free_bytes - LARGE_PAGE_BYTES : 0;
     }

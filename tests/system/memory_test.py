@@ -61,7 +61,7 @@ def counters(checks):
         checks.that(c["phase_evictions"] == 4 * 28 * passes, f"{c['phase_evictions']} evictions")
         checks.that(0 < c["resident_weight_bytes_max"] <= c["window_bytes"],
                     f"resident weights {c['resident_weight_bytes_max']} above the window {c['window_bytes']}")
-        checks.that(c["window_bytes"] <= 64 * MIB, f"a window of {c['window_bytes']} is above half of the budget")
+        checks.that(c["window_bytes"] <= 32 * MIB, f"a window of {c['window_bytes']} is above a quarter of the budget")
 
 
 def more_memory_reads_less(checks):
