@@ -41,6 +41,8 @@
     X(ERR_PLAN, 114, "the plan does not fit")                              \
     X(ERR_POSITION, 115, "a position is not the expected one")             \
     X(ERR_SESSION, 116, "the session is not known")                        \
+    X(ERR_SUPERSEDED, 117, "a later request has taken its place")          \
+    X(ERR_KEY, 118, "the key is missing or wrong")                         \
     X(ERR_AGAIN, 200, "try again")                                         \
     X(ERR_CANCELLED, 201, "cancelled")                                     \
     X(ERR_UNREACHABLE, 202, "not reachable")

@@ -81,7 +81,9 @@ static int serve_model(const char *model, EngineSession *session, const Listen *
         .vocabulary = session->model.hyper.vocabulary,
         .context = plan->context,
         .tokenizer = session->model.tokenizer,
-        .engine = {session->engine, engine_coordinator(session->engine), step},
+        .engine = {.engine = session->engine,
+                   .coordinator = engine_coordinator(session->engine),
+                   .step = step},
     };
     Serve *serve;
     Error error = serve_open(&options, &serve, &why);

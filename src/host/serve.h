@@ -28,7 +28,18 @@ typedef struct Serve Serve;
 typedef struct ServeEngine {
     void *engine;
     Coordinator *coordinator;
+    /* Works until there is an event, or news by wake(). false: nothing to do. */
     bool (*step)(void *engine, const CoordinatorEvent **events, uint32_t *count, Why *why);
+    /* Ends a step that waits for other nodes; NULL when it never does. Thread  any. */
+    void (*wake)(void *engine);
+    /* Frees the attention cache of a slot that is not active, and what it said. */
+    void (*forget)(void *engine, uint32_t slot);
+    /* Whether the slot's answer used zero rows in place of a shard's; NULL: never. */
+    bool (*degraded)(void *engine, uint32_t slot);
+    /* Whether requests can be answered now; else `why` says which ranges are missing. NULL: always. Thread  any. */
+    bool (*ready)(void *engine, Why *why);
+    /* JSON of GET /cluster; NULL: there is none. Thread  any. */
+    size_t (*describe)(void *engine, char *out, size_t room);
 } ServeEngine;
 
 typedef struct ServeOptions {

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP calls over kept-alive connections, any number at once, each with its own deadline. Calls between
+ * nodes use no proxy, whatever the environment says: a link between nodes is what the cluster file names.
+ *
+ *   http_client_start(call) ..  http_client_wait --> the call that has ended, or NULL
+ *
+ * Thread  a client belongs to one thread, but for http_client_wake. */
+#ifndef COBORD_HOST_HTTP_CLIENT_H
+#define COBORD_HOST_HTTP_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum { HTTP_CLIENT_URL_BYTES_MAX = 1536, HTTP_CLIENT_HEADERS_MAX = 12 };
+
+typedef struct HttpClientOptions {
+    const char *key;     /* sent as "Authorization: Bearer KEY"; NULL: none */
+    const char *ca_file; /* certificates that peers are checked against; NULL: the system's */
+    uint32_t connect_ms; /* 0: 2,000 */
+} HttpClientOptions;
+
+typedef struct HttpCall {
+    /* asked; borrowed until the call has ended */
+    const char *method; /* "POST", "GET", "HEAD", "DELETE", "PUT" */
+    const char *url;
+    const char *headers[HTTP_CLIENT_HEADERS_MAX]; /* "Name: value"; ends at NULL */
+    const void *parts[2];                         /* the body */
+    size_t part_bytes[2];
+    uint32_t deadline_ms;
+    uint8_t *answer; /* room of the caller; an answer that is larger fails the call */
+    size_t answer_room;
+    void *tag; /* the caller's */
+    /* answered */
+    Error
+        error; /* OK whatever the status; ERR_UNREACHABLE (no connection, broken off, too late: the Why says which), ERR_TOO_LARGE,
+                    ERR_CANCELLED */
+    Why why;
+    unsigned status;
+    size_t answer_bytes;
+    uint64_t range_first,
+        range_bytes_total; /* of Content-Range; range_bytes_total 0: there was none */
+    uint32_t microseconds;
+    void *handle; /* the client's */
+} HttpCall;
+
+typedef struct HttpClient HttpClient;
+
+/* Owner  http_client_close; options are copied. Errors  ERR_MEMORY, ERR_IO (the certificates). */
+MUST_CHECK Error http_client_open(const HttpClientOptions *options, HttpClient **out, Why *why);
+/* Calls that have not ended are forgotten. */
+void http_client_close(HttpClient *client);
+
+/* Owner  the call stays where it is until http_client_wait returned it. A call that cannot even begin ends at once, with its error. */
+void http_client_start(HttpClient *client, HttpCall *call);
+/* Ends the call with ERR_CANCELLED; http_client_wait returns it next. */
+void http_client_cancel(HttpClient *client, HttpCall *call);
+/* A call that has ended; NULL after timeout_ms (0: looks only), or when somebody called http_client_wake. */
+HttpCall *http_client_wait(HttpClient *client, int timeout_ms);
+/* Ends a wait. Thread  any. */
+void http_client_wake(HttpClient *client);
+/* One call from beginning to end; nothing else may be under way. */
+void http_client_run(HttpClient *client, HttpCall *call);
+
+#endif
