@@ -35,7 +35,9 @@ static const char *complain_advice(Error error)
     case ERR_TOO_LARGE: return "Use a smaller one";
     case ERR_PLAN: return "Give more --memory, a smaller --context, or more stations and shards";
     case ERR_POSITION:
+    case ERR_SUPERSEDED:
     case ERR_SESSION: return "Start again from the prompt";
+    case ERR_KEY: return "Use the cluster's key file on every machine";
     case ERR_AGAIN: return "Try again";
     case ERR_CANCELLED: return NULL;
     case ERR_UNREACHABLE: return "Check the network and the address, then try again";
