@@ -290,6 +290,37 @@ static void put_replicas(Emit *e, const ClusterFile *c, uint32_t first)
     }
 }
 
+static void put_warden_members(Emit *e, const ClusterNode *n)
+{
+    if (n->cache && *n->cache) {
+        emit_text(e, ", \"cache\": ");
+        emit_string(e, n->cache);
+    }
+    if (n->cache_bytes) {
+        emit_text(e, ", \"cache_bytes\": ");
+        emit_u64(e, n->cache_bytes);
+    }
+    if (n->socket && *n->socket) {
+        emit_text(e, ", \"socket\": ");
+        emit_string(e, n->socket);
+    }
+}
+
+static void put_tls(Emit *e, const ClusterFile *c)
+{
+    const char *names[] = {"certificate", "key", "ca"};
+    const char *values[] = {c->tls_certificate, c->tls_key, c->tls_ca};
+    bool any = false;
+    for (size_t i = 0; i < 3; i++) {
+        if (!values[i] || !*values[i]) continue;
+        emit_text(e, any ? ", " : "\n  \"tls\": {");
+        any = true;
+        put_name(e, names[i]);
+        emit_string(e, values[i]);
+    }
+    if (any) emit_text(e, "},");
+}
+
 static void put_role(Emit *e, const ClusterFile *c, ClusterRole role, const char *name)
 {
     bool any = false;
@@ -307,6 +338,7 @@ static void put_role(Emit *e, const ClusterFile *c, ClusterRole role, const char
             emit_text(e, ", \"warden\": ");
             emit_string(e, c->nodes[n->warden].id);
         }
+        put_warden_members(e, n);
         if (n->embed) emit_text(e, ", \"embed\": true");
         if (n->head) emit_text(e, ", \"head\": true");
         emit_text(e, "}");
@@ -350,9 +382,11 @@ Error cluster_file_write(const ClusterFile *c, char *out, size_t room, size_t *b
     put_number(&e, "context", c->context);
     put_number(&e, "chunk", c->chunk);
     put_number(&e, "sessions", c->sessions);
+    put_number(&e, "pipeline", c->pipeline);
     put_text(&e, "cache_type", c->cache == CACHE_F16 ? "f16" : "q8_0");
     put_text(&e, "element", rows_element_name(c->element));
     put_text(&e, "key_file", c->key_file);
+    put_tls(&e, c);
     emit_text(&e, "\n  \"coordinator\": {");
     put_node(&e, &c->nodes[0]);
     emit_text(&e, "}");

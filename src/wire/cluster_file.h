@@ -24,7 +24,9 @@ enum {
     CLUSTER_FILE_NODES_MAX = 1024,
     CLUSTER_FILE_ID_BYTES = 24, /* "shard-warden-9999", NUL included */
     CLUSTER_FILE_HOST_BYTES_MAX = 253,
-    CLUSTER_FILE_TEXT_BYTES_MAX = 511
+    CLUSTER_FILE_TEXT_BYTES_MAX = 511,
+    CLUSTER_FILE_SOCKET_BYTES_MAX = 107, /* of a Unix address */
+    CLUSTER_FILE_PIPELINE_MAX = 64
 };
 #define CLUSTER_FILE_NONE UINT32_MAX
 
@@ -46,8 +48,11 @@ typedef struct ClusterNode {
     uint32_t id_first, id_last; /* shards, shard wardens */
     uint32_t part;              /* number of the range within its role; replicas share it */
     bool is_replica;
-    bool embed, head; /* stations; replicas as their station */
-    uint32_t warden;  /* index of a node, or CLUSTER_FILE_NONE; replicas as their node */
+    bool embed, head;     /* stations; replicas as their station */
+    uint32_t warden;      /* index of a node, or CLUSTER_FILE_NONE; replicas as their node */
+    const char *cache;    /* wardens: where goes what does not fit their memory; "": nowhere */
+    uint64_t cache_bytes; /* at most there; 0: no limit */
+    const char *socket;   /* wardens: path of the Unix socket; "": none */
 } ClusterNode;
 
 typedef struct ClusterFile {
@@ -56,10 +61,12 @@ typedef struct ClusterFile {
     uint32_t layers, vocabulary;
     uint64_t memory_bytes, warden_memory_bytes;
     uint32_t context, chunk, sessions;
+    uint32_t pipeline; /* frames under way; as many as stations when the file says 0 */
     CacheType cache;
     RowsElement element;
-    const char *key_file; /* "": none */
-    ClusterNode *nodes;   /* in the order of the drawing */
+    const char *key_file;                           /* "": none */
+    const char *tls_certificate, *tls_key, *tls_ca; /* paths; "": none, and then plain HTTP */
+    ClusterNode *nodes;                             /* in the order of the drawing */
     uint32_t node_count;
     uint32_t parts[CLUSTER_ROLES]; /* ranges of a role, replicas not counted */
 } ClusterFile;

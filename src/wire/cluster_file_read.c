@@ -133,7 +133,7 @@ static Error reader_new_node(Reader *r, ClusterRole role, yyjson_val *id, yyjson
         return error_why(r->why, ERR_TOO_LARGE, "more than %u nodes",
                          (unsigned)CLUSTER_FILE_NODES_MAX);
     ClusterNode *node = &c->nodes[c->node_count];
-    *node = (ClusterNode){.role = role, .warden = CLUSTER_FILE_NONE};
+    *node = (ClusterNode){.role = role, .warden = CLUSTER_FILE_NONE, .cache = "", .socket = ""};
     TRY(reader_id(r, id, where, role, node->id));
     TRY(reader_address(r, address, node->id, node));
     c->node_count++;
@@ -200,21 +200,31 @@ typedef struct RoleList {
 static const char *const station_members[] = {"id",     "address", "range", "replicas",
                                               "warden", "embed",   "head"};
 static const char *const shard_members[] = {"id", "address", "ids", "replicas", "warden"};
+static const char *const layer_warden_members[] = {"id",    "address",     "range",
+                                                   "cache", "cache_bytes", "socket"};
+static const char *const shard_warden_members[] = {"id",    "address",     "ids",
+                                                   "cache", "cache_bytes", "socket"};
 static const RoleList reader_roles[] = {
     {CLUSTER_STATION, "stations", "a station", station_members, 7},
     {CLUSTER_SHARD, "shards", "a shard", shard_members, 5},
-    {CLUSTER_LAYER_WARDEN, "layer_wardens", "a layer warden", station_members, 3},
-    {CLUSTER_SHARD_WARDEN, "shard_wardens", "a shard warden", shard_members, 3}};
+    {CLUSTER_LAYER_WARDEN, "layer_wardens", "a layer warden", layer_warden_members, 6},
+    {CLUSTER_SHARD_WARDEN, "shard_wardens", "a shard warden", shard_warden_members, 6}};
 
-static Error reader_entry(Reader *r, const RoleList *role, yyjson_val *item)
+static Error reader_warden_members(Reader *r, yyjson_val *const *member, ClusterNode *node)
 {
-    yyjson_val *member[MEMBERS_MAX] = {NULL};
-    ClusterNode *node;
-    bool phases = role->members == station_members;
-    TRY(reader_spread(r, item, role->where, role->members, role->member_count, member));
-    TRY(reader_new_node(r, role->role, member[0], member[1], role->where, &node));
-    node->part = r->file->parts[role->role]++;
-    TRY(phases ? reader_phases(r, member[2], node) : reader_ids(r, member[2], node));
+    const uint64_t high = (uint64_t)1 << 50;
+    if (member[3])
+        TRY(reader_text(r, member[3], node->id, "cache", 0, CLUSTER_FILE_TEXT_BYTES_MAX,
+                        &node->cache));
+    if (member[4])
+        TRY(reader_number(r, member[4], node->id, "cache_bytes", 0, high, &node->cache_bytes));
+    if (!member[5]) return OK;
+    return reader_text(r, member[5], node->id, "socket", 0, CLUSTER_FILE_SOCKET_BYTES_MAX,
+                       &node->socket);
+}
+
+static Error reader_worker_members(Reader *r, yyjson_val *const *member, ClusterNode *node)
+{
     TRY(reader_flag(r, member[5], node->id, "embed", &node->embed));
     TRY(reader_flag(r, member[6], node->id, "head", &node->head));
     const char *warden = yyjson_get_str(member[4]);
@@ -222,6 +232,20 @@ static Error reader_entry(Reader *r, const RoleList *role, yyjson_val *item)
         return error_why(r->why, ERR_FORMAT, "%s: \"warden\" must be an id", node->id);
     r->warden_names[node - r->file->nodes] = member[4];
     return reader_replicas(r, member[3], node);
+}
+
+static Error reader_entry(Reader *r, const RoleList *role, yyjson_val *item)
+{
+    yyjson_val *member[MEMBERS_MAX] = {NULL};
+    ClusterNode *node;
+    bool phases = role->role == CLUSTER_STATION || role->role == CLUSTER_LAYER_WARDEN;
+    TRY(reader_spread(r, item, role->where, role->members, role->member_count, member));
+    TRY(reader_new_node(r, role->role, member[0], member[1], role->where, &node));
+    node->part = r->file->parts[role->role]++;
+    TRY(phases ? reader_phases(r, member[2], node) : reader_ids(r, member[2], node));
+    return role->role == CLUSTER_STATION || role->role == CLUSTER_SHARD
+               ? reader_worker_members(r, member, node)
+               : reader_warden_members(r, member, node);
 }
 
 static Error reader_list(Reader *r, const RoleList *role, yyjson_val *list)
@@ -303,12 +327,14 @@ enum {
     M_CACHE,
     M_ELEMENT,
     M_KEY,
+    M_PIPELINE,
+    M_TLS,
     M_COUNT
 };
 static const char *const file_members[M_COUNT] = {
-    "cobord_cluster", "model",         "coordinator", "stations",      "shards",
-    "layer_wardens",  "shard_wardens", "memory",      "warden_memory", "context",
-    "chunk",          "sessions",      "cache_type",  "element",       "key_file"};
+    "cobord_cluster", "model",   "coordinator",   "stations", "shards", "layer_wardens",
+    "shard_wardens",  "memory",  "warden_memory", "context",  "chunk",  "sessions",
+    "cache_type",     "element", "key_file",      "pipeline", "tls"};
 
 static Error reader_cache(const Reader *r, yyjson_val *value)
 {
@@ -325,6 +351,21 @@ static Error reader_element(const Reader *r, yyjson_val *value)
                                   r->why);
 }
 
+static Error reader_tls(const Reader *r, yyjson_val *object)
+{
+    static const char *const names[] = {"certificate", "key", "ca"};
+    ClusterFile *c = r->file;
+    const char **out[] = {&c->tls_certificate, &c->tls_key, &c->tls_ca};
+    yyjson_val *m[3];
+    if (!object) return OK;
+    TRY(reader_spread(r, object, "tls", names, 3, m));
+    for (size_t i = 0; i < 3; i++)
+        if (m[i])
+            TRY(reader_text(r, m[i], "tls", names[i], 0, CLUSTER_FILE_TEXT_BYTES_MAX, out[i]));
+    if (!*c->tls_certificate == !*c->tls_key) return OK;
+    return error_why(r->why, ERR_FORMAT, "tls: \"certificate\" and \"key\" go together");
+}
+
 static Error reader_settings(const Reader *r, yyjson_val *const *m)
 {
     ClusterFile *c = r->file;
@@ -334,6 +375,7 @@ static Error reader_settings(const Reader *r, yyjson_val *const *m)
     c->sessions = 1;
     c->element = ROWS_F32;
     c->store = c->key_file = "";
+    c->tls_certificate = c->tls_key = c->tls_ca = "";
     if (m[M_MEMORY])
         TRY(reader_number(r, m[M_MEMORY], where, "memory", low, high, &c->memory_bytes));
     if (m[M_WARDEN_MEMORY])
@@ -343,8 +385,12 @@ static Error reader_settings(const Reader *r, yyjson_val *const *m)
     if (m[M_CHUNK]) TRY(reader_number32(r, m[M_CHUNK], where, "chunk", 0, 4096, &c->chunk));
     if (m[M_SESSIONS])
         TRY(reader_number32(r, m[M_SESSIONS], where, "sessions", 1, 1024, &c->sessions));
+    if (m[M_PIPELINE])
+        TRY(reader_number32(r, m[M_PIPELINE], where, "pipeline", 0, CLUSTER_FILE_PIPELINE_MAX,
+                            &c->pipeline));
     TRY(reader_cache(r, m[M_CACHE]));
     TRY(reader_element(r, m[M_ELEMENT]));
+    TRY(reader_tls(r, m[M_TLS]));
     if (!m[M_KEY]) return OK;
     return reader_text(r, m[M_KEY], where, "key_file", 0, CLUSTER_FILE_TEXT_BYTES_MAX,
                        &c->key_file);
@@ -376,14 +422,18 @@ static Error reader_file(Reader *r, yyjson_val *root)
     TRY(reader_coordinator(r, m[M_COORDINATOR]));
     for (int i = 0; i < 4; i++) TRY(reader_list(r, &reader_roles[i], m[M_STATIONS + i]));
     TRY(reader_resolve_wardens(r));
+    uint32_t stations = r->file->parts[CLUSTER_STATION];
+    if (!r->file->pipeline)
+        r->file->pipeline =
+            stations < CLUSTER_FILE_PIPELINE_MAX ? stations : CLUSTER_FILE_PIPELINE_MAX;
     return cluster_file_check(r->file, r->why);
 }
 
-/* Texts cost up to 64 bytes more each in the arena: a node has one, the file five. */
+/* Texts cost up to 64 bytes more each in the arena: a node has at most three, the file eight. */
 size_t cluster_file_arena_bytes(size_t text_bytes)
 {
     return arena_bytes(CLUSTER_FILE_NODES_MAX * sizeof(ClusterNode)) + arena_bytes(sizeof(Reader)) +
-           text_bytes + (CLUSTER_FILE_NODES_MAX + 8) * (size_t)(2 * ARENA_ALIGN) +
+           text_bytes + (3 * CLUSTER_FILE_NODES_MAX + 8) * (size_t)(2 * ARENA_ALIGN) +
            arena_bytes(yyjson_read_max_memory_usage(text_bytes, YYJSON_READ_NOFLAG)) + 4096;
 }
 

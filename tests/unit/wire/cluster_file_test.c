@@ -18,6 +18,7 @@ static const char sample[] =
     " \"knot_key\": \"m.knot\", \"layers\": 28, \"vocabulary\": 1000},"
     " \"context\": 2048, \"cache_type\": \"q8_0\", \"element\": \"int8\","
     " \"memory\": 134217728, \"key_file\": \"/k\","
+    " \"tls\": {\"certificate\": \"/c\", \"key\": \"/p\", \"ca\": \"/a\"},"
     " \"coordinator\": {\"id\": \"coordinator-0\", \"address\": \"127.0.0.1:8080\"},"
     " \"stations\": ["
     "  {\"id\": \"station-0\", \"address\": \"a.example:9000\","
@@ -32,7 +33,8 @@ static const char sample[] =
     " \"replicas\": [{\"id\": \"shard-9999\", \"address\": \"a:65535\"}]}],"
     " \"layer_wardens\": [{\"id\": \"layer-warden-0\", \"address\": \"a:6\","
     " \"range\": \"0-15.ffn_up\"}],"
-    " \"shard_wardens\": [{\"id\": \"shard-warden-0\", \"address\": \"a:7\", \"ids\": [0, 600]}]}";
+    " \"shard_wardens\": [{\"id\": \"shard-warden-0\", \"address\": \"a:7\", \"ids\": [0, 600],"
+    " \"cache\": \"sqlite:/r\", \"cache_bytes\": 9, \"socket\": \"/s\"}]}";
 
 static ClusterFile file, again;
 static Why why;
@@ -86,6 +88,15 @@ static void test_sample(void **state)
     assert_int_equal(file.warden_memory_bytes, 128 << 20);
     assert_string_equal(file.key_file, "/k");
     assert_string_equal(file.store, "");
+    assert_string_equal(file.tls_certificate, "/c");
+    assert_string_equal(file.tls_key, "/p");
+    assert_string_equal(file.tls_ca, "/a");
+    assert_int_equal(file.pipeline, 2);
+    const ClusterNode *warden = cluster_file_find(&file, "shard-warden-0");
+    assert_string_equal(warden->cache, "sqlite:/r");
+    assert_int_equal(warden->cache_bytes, 9);
+    assert_string_equal(warden->socket, "/s");
+    assert_string_equal(cluster_file_find(&file, "layer-warden-0")->cache, "");
     const ClusterNode *n = cluster_file_find(&file, "station-2");
     assert_true(n->is_replica && n->part == 0 && n->range.last == phase_bound(14, PHASE_ATTN));
     assert_string_equal(n->host, "::1");
@@ -109,10 +120,16 @@ static void test_write_and_back(void **state)
     assert_int_equal(cluster_file_write(&file, text, sizeof text, &bytes, &why), OK);
     assert_int_equal(parse(text, bytes, &again), OK);
     assert_int_equal(again.node_count, file.node_count);
+    assert_int_equal(again.pipeline, file.pipeline);
+    assert_string_equal(again.tls_ca, file.tls_ca);
+    assert_string_equal(again.tls_key, file.tls_key);
     for (uint32_t i = 0; i < file.node_count; i++) {
         const ClusterNode *a = &file.nodes[i], *b = &again.nodes[i];
         assert_string_equal(a->id, b->id);
         assert_string_equal(a->host, b->host);
+        assert_string_equal(a->cache, b->cache);
+        assert_string_equal(a->socket, b->socket);
+        assert_true(a->cache_bytes == b->cache_bytes);
         assert_true(a->port == b->port && a->part == b->part && a->is_replica == b->is_replica &&
                     a->warden == b->warden && a->role == b->role);
         assert_memory_equal(&a->range, &b->range, sizeof a->range);
@@ -150,7 +167,7 @@ static void test_ranges(void **state)
     refuse("[600, 1000]", "[600]", ERR_FORMAT, NULL);
     refuse("[600, 1000]", "[600, 1000, 1]", ERR_FORMAT, NULL);
     refuse("[600, 1000]", "[600, -1]", ERR_FORMAT, NULL);
-    refuse("[0, 600]}", "[0, 599]}", ERR_RANGE,
+    refuse("[0, 600], \"cache\"", "[0, 599], \"cache\"", ERR_RANGE,
            "shard-warden-0 does not have all that shard-0 needs");
     refuse("0-15.ffn_up", "1-15", ERR_RANGE, "layer-warden-0 does not have all");
     refuse("\"warden\": \"layer-warden-0\"", "\"warden\": \"layer-warden-1\"", ERR_NOT_FOUND,
@@ -203,6 +220,13 @@ static void test_members(void **state)
     refuse("\"name\": \"m\"", "\"name\": \"\"", ERR_RANGE, NULL);
     refuse("\"name\": \"m\"", "\"name\": \"\\u0000\"", ERR_FORMAT, "control");
     refuse("\"/k\"", "7", ERR_FORMAT, NULL);
+    refuse("\"/k\"", "\"/k\", \"pipeline\": 65", ERR_RANGE, "0 to 64");
+    refuse("\"key\": \"/p\"", "\"key\": \"\"", ERR_FORMAT, "go together");
+    refuse("\"key\": \"/p\"", "\"kex\": \"/p\"", ERR_FORMAT, "unknown member \"kex\"");
+    refuse("\"/s\"", "3", ERR_FORMAT, "socket");
+    refuse("\"cache_bytes\": 9", "\"cache_bytes\": -9", ERR_FORMAT, NULL);
+    refuse("\"range\": \"14-end\"", "\"range\": \"14-end\", \"cache\": \"dir:/d\"", ERR_FORMAT,
+           "unknown");
     refuse("\"stations\": [", "\"stations\": 3, \"x\": [", ERR_FORMAT, NULL);
     refuse("\"range\": \"14-end\"", "\"range\": \"14-end\", \"head\": 1", ERR_FORMAT, NULL);
     refuse("\"range\": \"0-14\"", "\"range\": \"0-14\", \"head\": true", ERR_RANGE,
