@@ -104,6 +104,46 @@ void answer_write_fault(JsonWriter *w, const Refusal *refusal)
 
 void answer_write_comment(JsonWriter *w) { json_writer_raw(w, ": keep-alive\n\n"); }
 
+/* ---- Where a stream can go on ---- */
+
+void answer_write_place(const AnswerHead *head, JsonWriter *w, const uint32_t *tokens,
+                        uint32_t count)
+{
+    json_writer_raw(w, "id: ");
+    json_writer_raw(w, head->id);
+    for (uint32_t i = 0; i < count; i++) {
+        json_writer_raw(w, i ? "," : ":");
+        json_writer_u64(w, tokens[i]);
+    }
+    json_writer_raw(w, "\n");
+}
+
+static bool read_tokens(const char **at, uint32_t *out)
+{
+    uint64_t value = 0;
+    const char *first = *at;
+    for (; **at >= '0' && **at <= '9' && value <= UINT32_MAX; (*at)++)
+        value = value * 10 + (uint64_t)(**at - '0');
+    *out = (uint32_t)value;
+    return *at != first && value <= UINT32_MAX;
+}
+
+bool answer_read_place(const char *text, AnswerPlace *out)
+{
+    const char *colon = strchr(text, ':');
+    *out = (AnswerPlace){.count = 0};
+    size_t bytes = colon ? (size_t)(colon - text) : 0;
+    if (!bytes || bytes >= sizeof out->id) return false;
+    memcpy(out->id, text, bytes);
+    for (const char *at = colon;;) {
+        if (out->count == ANSWER_CHOICES_MAX) return false;
+        at++;
+        if (!read_tokens(&at, &out->tokens[out->count++])) return false;
+        if (!*at) return true;
+        if (*at != ',') return false;
+    }
+}
+
 /* ---- Whole answers ---- */
 
 void answer_begin(const AnswerHead *head, JsonWriter *w)

@@ -11,7 +11,11 @@
 
 #include "api/refusal.h"
 
-enum { ANSWER_ID_BYTES = 48, ANSWER_EVENT_BYTES = 1024 /* of an event without its text */ };
+enum {
+    ANSWER_CHOICES_MAX = 8,
+    ANSWER_ID_BYTES = 48,
+    ANSWER_EVENT_BYTES = 1024 /* of an event without its text */
+};
 
 typedef enum AnswerFinish { ANSWER_GOES_ON, ANSWER_STOP, ANSWER_LENGTH } AnswerFinish;
 
@@ -42,6 +46,21 @@ void answer_write_usage(const AnswerHead *head, JsonWriter *w, const AnswerUsage
 void answer_write_done(JsonWriter *w);
 void answer_write_fault(JsonWriter *w, const Refusal *refusal);
 void answer_write_comment(JsonWriter *w);
+
+/* ---- Where a stream can go on: the id of the event to come, and of the last that a client got (Last-Event-ID).
+ *
+ *   id: chatcmpl-0123456789abcdef:12,9      after 12 tokens of the first choice and 9 of the second
+ */
+
+typedef struct AnswerPlace {
+    char id[ANSWER_ID_BYTES];
+    uint32_t count, tokens[ANSWER_CHOICES_MAX];
+} AnswerPlace;
+
+void answer_write_place(const AnswerHead *head, JsonWriter *w, const uint32_t *tokens,
+                        uint32_t count);
+/* Result  false: no id of ours. */
+bool answer_read_place(const char *text, AnswerPlace *out);
 
 /* ---- Whole answers: begin, each choice in order, end ---- */
 

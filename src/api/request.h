@@ -11,6 +11,7 @@
 #ifndef COBORD_API_REQUEST_H
 #define COBORD_API_REQUEST_H
 
+#include "api/answer.h"
 #include "api/json_scan.h"
 #include "model/sampler.h"
 #include "text/detokenizer.h"
@@ -25,7 +26,7 @@ typedef enum RequestKind {
 
 enum {
     REQUEST_BODY_BYTES_MAX = 8 << 20,
-    REQUEST_CHOICES_MAX = 8, /* n times prompts */
+    REQUEST_CHOICES_MAX = ANSWER_CHOICES_MAX, /* n times prompts */
     REQUEST_COMPLETION_TOKENS =
         16, /* of /v1/completions when max_tokens is not given, as in OpenAI's API */
     REQUEST_TOKENS_UNLIMITED = INT32_MAX /* up to the context's end */

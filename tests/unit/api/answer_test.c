@@ -144,6 +144,45 @@ static void whole_answers(void **state)
     }
 }
 
+static void places(void **state)
+{
+    (void)state;
+    AnswerHead head = {.chat = true, .model = "m"};
+    AnswerPlace place;
+    uint32_t tokens[] = {12, 0, UINT32_MAX};
+    answer_make_id(&head, 0xfedcba9876543210);
+    w = json_writer_make(bytes, sizeof bytes);
+    answer_write_place(&head, &w, tokens, 3);
+    assert_string_equal(written(), "id: chatcmpl-fedcba9876543210:12,0,4294967295\n");
+    assert_true(answer_read_place("chatcmpl-fedcba9876543210:12,0,4294967295", &place));
+    assert_string_equal(place.id, head.id);
+    assert_int_equal(place.count, 3);
+    assert_memory_equal(place.tokens, tokens, sizeof tokens);
+    static const char *const bad[] = {
+        "",
+        ":",
+        ":1",
+        "a",
+        "a:",
+        "a:,1",
+        "a:1,",
+        "a:1,,",
+        "a:-1",
+        "a:1 ",
+        "a:x",
+        "a:4294967296",
+        "a:1:2",
+        "a: 1",
+        "a:+1",
+        "a:1.0",
+        "a:1,2b",
+        "a:1,2,3,4,5,6,7,8,9",
+        "a-name-that-is-longer-than-any-id-that-was-ever-written-here:1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(answer_read_place(bad[i], &place));
+    assert_true(answer_read_place("a:1,2,3,4,5,6,7,8", &place));
+}
+
 static void other_bodies(void **state)
 {
     (void)state;
@@ -208,6 +247,7 @@ int main(void)
         cmocka_unit_test(events_of_a_completion),
         cmocka_unit_test(ends_of_a_stream),
         cmocka_unit_test(whole_answers),
+        cmocka_unit_test(places),
         cmocka_unit_test(other_bodies),
         cmocka_unit_test(refusals),
         cmocka_unit_test(errors_become_refusals),
