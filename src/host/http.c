@@ -47,6 +47,32 @@ const char *http_exchange_header(const HttpExchange *x, const char *name)
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
+typedef struct QueryText {
+    char *out;
+    size_t room, used;
+    bool full;
+} QueryText;
+
+static enum MHD_Result add_argument(void *context, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
+{
+    QueryText *q = context;
+    (void)kind;
+    int n = snprintf(q->out + q->used, q->room - q->used, "%s%s%s%s", q->used ? "&" : "", name,
+                     value ? "=" : "", value ? value : "");
+    q->full = n < 0 || (size_t)n >= q->room - q->used;
+    if (!q->full) q->used += (size_t)n;
+    return q->full ? MHD_NO : MHD_YES;
+}
+
+bool http_exchange_query(const HttpExchange *x, char *out, size_t room)
+{
+    QueryText q = {.out = out, .room = room};
+    *out = '\0';
+    (void)MHD_get_connection_values(x->connection, MHD_GET_ARGUMENT_KIND, add_argument, &q);
+    return !q.full;
+}
+
 bool http_exchange_body(const HttpExchange *x, const uint8_t **bytes, size_t *count, bool *memory)
 {
     *bytes = (const uint8_t *)x->body;
@@ -237,6 +263,7 @@ static enum MHD_Result queue_answer(HttpExchange *x)
     if (!r) return MHD_NO;
     MHD_add_response_header(r, "Content-Type", x->reply.type);
     if (x->streams) MHD_add_response_header(r, "Cache-Control", "no-store");
+    if (x->reply.status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (x->reply.allow) MHD_add_response_header(r, "Allow", x->reply.allow);
     if (x->reply.retry_s) {
         (void)snprintf(digits, sizeof digits, "%u", x->reply.retry_s);
@@ -453,12 +480,22 @@ static Error start(HttpServer *s, Why *why)
     if (s->epoll_fd < 0 || s->stop_fd < 0 ||
         epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->stop_fd, &event) != 0)
         return error_why(why, ERR_IO, "epoll: %s", strerror(errno));
+    TRY(http_tls_read(&s->tls, &s->options, why));
+    if (s->tls.certificate) flags |= MHD_USE_TLS;
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, s->tls.certificate},
+                                   {MHD_OPTION_HTTPS_MEM_KEY, 0, s->tls.key},
+                                   {MHD_OPTION_END, 0, NULL}};
+    if (!s->tls.certificate) tls[0] = tls[2];
+    size_t connection_bytes = s->options.connection_bytes;
     s->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, access_request, s, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL,
         MHD_OPTION_LISTEN_SOCKET, s->options.listen_fd, MHD_OPTION_NOTIFY_COMPLETED, completed, s,
         MHD_OPTION_NOTIFY_CONNECTION, notify_connection, s, MHD_OPTION_CONNECTION_LIMIT,
         s->options.connections_max, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        connection_bytes ? connection_bytes : (size_t)CONNECTION_BYTES, MHD_OPTION_ARRAY, tls,
+        MHD_OPTION_END);
+    http_tls_forget(&s->tls);
     if (!s->daemon)
         return error_why(why, ERR_IO, "the HTTP server cannot start: %s", strerror(errno));
     if (pthread_create(&s->watcher, NULL, http_watch, s) != 0)
@@ -477,9 +514,11 @@ Error http_server_open(const HttpServerOptions *options, HttpServer **out, Why *
     s->options = *options;
     s->epoll_fd = s->stop_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
+    *out = s; /* requests may arrive before this function is left */
     Error error = start(s, why);
-    if (error == OK) *out = s;
-    else http_server_close(s);
+    if (error == OK) return OK;
+    *out = NULL;
+    http_server_close(s);
     return error;
 }
 
@@ -518,5 +557,6 @@ void http_server_close(HttpServer *s)
     if (s->epoll_fd >= 0) close(s->epoll_fd);
     if (s->stop_fd >= 0) close(s->stop_fd);
     pthread_mutex_destroy(&s->lock);
+    http_tls_forget(&s->tls);
     free(s);
 }

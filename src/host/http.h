@@ -28,6 +28,9 @@ typedef struct HttpExchange HttpExchange; /* one request and its answer */
 typedef struct HttpServerOptions {
     int listen_fd; /* becomes the server's */
     uint32_t connections_max;
+    size_t connection_bytes; /* of headers, and read at once; 0: 64 KiB */
+    /* Names of PEM files; both NULL: no TLS. Needed during http_server_open only. */
+    const char *certificate_file, *certificate_key_file;
     size_t body_bytes_max, bodies_bytes_max;
     size_t stream_bytes_low,
         stream_bytes_max; /* waiting for a reader; drained() when it falls below low */
@@ -40,6 +43,7 @@ typedef struct HttpServerOptions {
     void (*tick)(void *context); /* once a second */
 } HttpServerOptions;
 
+/* Errors  ERR_USAGE (a certificate or its key), ERR_IO, ERR_MEMORY. */
 MUST_CHECK Error http_server_open(const HttpServerOptions *options, HttpServer **out, Why *why);
 /* Exchanges whose answer has not left yet. Thread  any. */
 uint32_t http_server_busy(HttpServer *server);
@@ -52,6 +56,8 @@ void http_server_close(HttpServer *server);
 const char *http_exchange_method(const HttpExchange *x);
 const char *http_exchange_path(const HttpExchange *x); /* "" when it is longer than a path may be */
 const char *http_exchange_header(const HttpExchange *x, const char *name); /* NULL: none */
+/* What is behind '?', decoded, as "name=value&name=value". Result  false when it does not fit. Thread  as the header. */
+bool http_exchange_query(const HttpExchange *x, char *out, size_t room);
 uint64_t http_exchange_announced(const HttpExchange *x); /* Content-Length, 0 when there is none */
 /* false: larger than the limit, or no memory for it (*memory): answer 413 or 503. */
 bool http_exchange_body(const HttpExchange *x, const uint8_t **bytes, size_t *count, bool *memory);

@@ -43,8 +43,14 @@ struct HttpExchange {
     uint64_t idle_ns, written_ns;
 };
 
+/* Texts of two PEM files, or NULL; while the server starts. */
+typedef struct HttpTls {
+    char *certificate, *key;
+} HttpTls;
+
 struct HttpServer {
     HttpServerOptions options;
+    HttpTls tls;
     struct MHD_Daemon *daemon;
     pthread_mutex_t lock;
     pthread_t watcher;
@@ -61,6 +67,10 @@ uint64_t http_now_ns(void);
 /* Lets libmicrohttpd look at a suspended connection again. */
 void http_wake_locked(HttpExchange *x);
 bool http_stream_write_locked(HttpExchange *x, const void *bytes, size_t count);
+
+/* Reads and checks the files that `options` names. Errors  ERR_USAGE: says which file, and why. */
+MUST_CHECK Error http_tls_read(HttpTls *tls, const HttpServerOptions *options, Why *why);
+void http_tls_forget(HttpTls *tls);
 
 void http_watch_locked(HttpExchange *x);
 void http_watch_end_locked(HttpExchange *x);

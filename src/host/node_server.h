@@ -6,7 +6,8 @@
  *     |  /health /ready /metrics                                    go on working (writes after the response)
  *     '-- 401 404 405 413, 503 + Retry-After when the queue is full
  *
- * Errors are those of wire/node_error.h. */
+ * A client that leaves while its request waits is forgotten without any work; one that leaves later is seen by
+ * node_request_gone. Errors are those of wire/node_error.h. */
 #ifndef COBORD_HOST_NODE_SERVER_H
 #define COBORD_HOST_NODE_SERVER_H
 
@@ -50,14 +51,21 @@ typedef struct NodeServerOptions {
     void (*metrics)(void *context, char *text, size_t room);
 } NodeServerOptions;
 
+/* Errors  ERR_USAGE (the certificate), ERR_IO, ERR_MEMORY; the socket is then closed. */
 MUST_CHECK Error node_server_open(const NodeServerOptions *options, NodeServer **out, Why *why);
-/* Serves until SIGINT or SIGTERM; then refuses new requests with 503 and finishes what is queued. */
+/* Serves until SIGINT, SIGTERM or SIGHUP; then refuses new requests with 503 and finishes what is queued. A second
+ * signal ends the process. */
 void node_server_run(NodeServer *server);
 void node_server_close(NodeServer *server);
 
 /* The header of a request; NULL: none. Copied when the request was queued: Authorization apart, X-Knot-Id, X-Knot-Key,
  * X-Layer-Start, X-Layer-End, X-Vocab-Start, X-Vocab-End. */
 const char *node_request_header(const NodeRequest *r, const char *name);
+/* The client has left: nobody will read the answer. Thread  any. */
+bool node_request_gone(const NodeRequest *r);
+/* Whether SIGINT or SIGTERM has come. Thread  any. */
+bool node_server_draining(const NodeServer *server);
+
 void node_reply(NodeRequest *r, unsigned status, const char *type, const void *bytes, size_t count);
 /* Owner  `bytes` is malloc'd and becomes the server's. */
 void node_reply_take(NodeRequest *r, unsigned status, const char *type, void *bytes, size_t count);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/key.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { RANDOM_BYTES = 32 };
+
+static Error check(const char *path, const char *key, size_t bytes, Why *why)
+{
+    if (bytes == 0) return error_why(why, ERR_FORMAT, "%s: the key file is empty", path);
+    if (bytes < KEY_BYTES_MIN || bytes > KEY_BYTES_MAX)
+        return error_why(why, ERR_FORMAT, "%s: a key has %d to %d characters", path, KEY_BYTES_MIN,
+                         KEY_BYTES_MAX);
+    for (size_t i = 0; i < bytes; i++)
+        if (key[i] <= ' ' || key[i] > '~')
+            return error_why(why, ERR_FORMAT, "%s: byte %zu of the key is no visible character",
+                             path, i);
+    return OK;
+}
+
+Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *warning, Why *why)
+{
+    struct stat about;
+    char text[KEY_BYTES_MAX + 2];
+    *warning = (Why){{0}};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &about) != 0) {
+        Error error = error_why(why, ERR_IO, "key file %s: %s", path, strerror(errno));
+        if (fd >= 0) close(fd);
+        return error;
+    }
+    ssize_t n = read(fd, text, sizeof text);
+    int fault = errno;
+    close(fd);
+    if (n < 0) return error_why(why, ERR_IO, "key file %s: %s", path, strerror(fault));
+    size_t bytes = (size_t)n;
+    if (bytes && text[bytes - 1] == '\n') bytes--;
+    if (bytes && text[bytes - 1] == '\r') bytes--;
+    TRY(check(path, text, bytes, why));
+    memcpy(out, text, bytes);
+    out[bytes] = '\0';
+    if (about.st_mode & (S_IRWXG | S_IRWXO))
+        (void)error_why(warning, OK, "others may read %s: chmod 600 keeps the cluster key a secret",
+                        path);
+    return OK;
+}
+
+Error key_make(const char *path, char out[KEY_BYTES_MAX + 1], Why *why)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t bytes[RANDOM_BYTES];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return error_why(why, ERR_IO, "no random bytes: %s", strerror(errno));
+    for (size_t i = 0; i < RANDOM_BYTES; i++) {
+        out[2 * i] = digits[bytes[i] >> 4];
+        out[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    out[2 * RANDOM_BYTES] = '\n';
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_why(why, errno == EEXIST ? ERR_DUPLICATE : ERR_IO, "key file %s: %s", path,
+                         strerror(errno));
+    bool written = write(fd, out, 2 * RANDOM_BYTES + 1) == 2 * RANDOM_BYTES + 1 && fsync(fd) == 0;
+    out[2 * RANDOM_BYTES] = '\0';
+    if (close(fd) == 0 && written) return OK;
+    (void)unlink(path);
+    return error_why(why, ERR_IO, "key file %s: it cannot be written", path);
+}
+
+bool key_equals(const char *key, const char *given)
+{
+    size_t bytes = strlen(key), given_bytes = strlen(given);
+    volatile unsigned char differs = bytes != given_bytes;
+    for (size_t i = 0; i < given_bytes; i++)
+        differs |= (unsigned char)(given[i] ^ key[i < bytes ? i : 0]);
+    return !differs;
+}
+
+bool key_in_header(const char *key, const char *header)
+{
+    static const char scheme[] = "Bearer ";
+    if (!header || strncasecmp(header, scheme, sizeof scheme - 1) != 0) return false;
+    header += sizeof scheme - 1;
+    return key_equals(key, header + strspn(header, " "));
+}
