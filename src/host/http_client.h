@@ -4,6 +4,8 @@
  *
  *   http_client_start(call) ..  http_client_wait --> the call that has ended, or NULL
  *
+ * Nothing is followed (redirects) and nothing is tried twice, but for a kept connection that the peer had
+ * closed before the request left.
  * Thread  a client belongs to one thread, but for http_client_wake. */
 #ifndef COBORD_HOST_HTTP_CLIENT_H
 #define COBORD_HOST_HTTP_CLIENT_H
@@ -14,7 +16,11 @@
 
 #include "base/error.h"
 
-enum { HTTP_CLIENT_URL_BYTES_MAX = 1536, HTTP_CLIENT_HEADERS_MAX = 12 };
+enum {
+    HTTP_CLIENT_URL_BYTES_MAX = 1536,
+    HTTP_CLIENT_HEADERS_MAX = 12,
+    HTTP_CLIENT_DEADLINE_MS = 30000
+};
 
 typedef struct HttpClientOptions {
     const char *key;     /* sent as "Authorization: Bearer KEY"; NULL: none */
@@ -26,24 +32,27 @@ typedef struct HttpCall {
     /* asked; borrowed until the call has ended */
     const char *method; /* "POST", "GET", "HEAD", "DELETE", "PUT" */
     const char *url;
-    const char *headers[HTTP_CLIENT_HEADERS_MAX]; /* "Name: value"; ends at NULL */
-    const void *parts[2];                         /* the body */
+    /* "Name: value", ends at NULL. A body is application/octet-stream unless one says otherwise. */
+    const char *headers[HTTP_CLIENT_HEADERS_MAX];
+    const void *parts[2]; /* the body */
     size_t part_bytes[2];
-    uint32_t deadline_ms;
-    uint8_t *answer; /* room of the caller; an answer that is larger fails the call */
+    uint32_t deadline_ms; /* 0: HTTP_CLIENT_DEADLINE_MS */
+    uint8_t *answer;      /* room of the caller; an answer that is larger fails the call */
     size_t answer_room;
     void *tag; /* the caller's */
     /* answered */
     Error
         error; /* OK whatever the status; ERR_UNREACHABLE (no connection, broken off, too late: the Why says which), ERR_TOO_LARGE,
-                    ERR_CANCELLED */
+                    ERR_CANCELLED, ERR_MEMORY */
     Why why;
     unsigned status;
     size_t answer_bytes;
     uint64_t range_first,
-        range_bytes_total; /* of Content-Range; range_bytes_total 0: there was none */
+        range_bytes_total; /* of Content-Range, or of a HEAD's Content-Length; range_bytes_total 0: there was none */
     uint32_t microseconds;
-    void *handle; /* the client's */
+    /* the client's */
+    void *handle;
+    struct HttpCall *next;
 } HttpCall;
 
 typedef struct HttpClient HttpClient;
@@ -55,9 +64,10 @@ void http_client_close(HttpClient *client);
 
 /* Owner  the call stays where it is until http_client_wait returned it. A call that cannot even begin ends at once, with its error. */
 void http_client_start(HttpClient *client, HttpCall *call);
-/* Ends the call with ERR_CANCELLED; http_client_wait returns it next. */
+/* Ends the call with ERR_CANCELLED, unless it has ended; http_client_wait returns it next. */
 void http_client_cancel(HttpClient *client, HttpCall *call);
-/* A call that has ended; NULL after timeout_ms (0: looks only), or when somebody called http_client_wake. */
+/* A call that has ended; NULL after timeout_ms (0: looks only; negative: waits), or when somebody called
+ * http_client_wake, before or during the wait. */
 HttpCall *http_client_wait(HttpClient *client, int timeout_ms);
 /* Ends a wait. Thread  any. */
 void http_client_wake(HttpClient *client);
