@@ -41,9 +41,9 @@ typedef struct HttpCall {
     size_t answer_room;
     void *tag; /* the caller's */
     /* answered */
-    Error
-        error; /* OK whatever the status; ERR_UNREACHABLE (no connection, broken off, too late: the Why says which), ERR_TOO_LARGE,
-                    ERR_CANCELLED, ERR_MEMORY */
+    /* OK whatever the status; ERR_UNREACHABLE (no connection, broken off, too late: the Why says which),
+     * ERR_TOO_LARGE, ERR_CANCELLED, ERR_MEMORY */
+    Error error;
     Why why;
     unsigned status;
     size_t answer_bytes;
