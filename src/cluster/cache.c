@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/cache.h"
 
+#include <string.h>
+
 static size_t layer_bytes(const CacheConfig *c)
 {
     return ops_cache_block_bytes(c->type, c->kv_heads, c->head_dim);
@@ -58,6 +60,16 @@ void cache_truncate(Cache *cache, uint32_t session, uint32_t length)
     for (uint32_t i = cache_blocks_for(cache->lengths[session]); i > cache_blocks_for(length); i--)
         cache->free_list[cache->free_count++] = table[i - 1];
     cache->lengths[session] = length;
+}
+
+Error cache_copy(Cache *cache, uint32_t from, uint32_t to, uint32_t length, Why *why)
+{
+    ASSERT(from != to && length <= cache->lengths[from]);
+    TRY(cache_reserve(cache, to, length, why));
+    cache_truncate(cache, to, length);
+    for (uint32_t i = 0; i < cache_blocks_for(length); i++)
+        memcpy(cache_block(cache, to, i, 0), cache_block(cache, from, i, 0), cache->block_bytes);
+    return OK;
 }
 
 uint8_t *cache_block(const Cache *cache, uint32_t session, uint32_t i, uint32_t layer)

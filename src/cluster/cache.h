@@ -41,6 +41,11 @@ static inline uint32_t cache_blocks_for(uint32_t positions)
 /* Makes room for positions 0..length - 1. Errors  ERR_CAPACITY, and then nothing changed. */
 MUST_CHECK Error cache_reserve(Cache *cache, uint32_t session, uint32_t length, Why *why);
 void cache_truncate(Cache *cache, uint32_t session, uint32_t length);
+/* Makes session `to` the first `length` positions of session `from`, which has at least as many. Whole
+ * blocks are copied, since a block belongs to one session: cache_blocks_for(length) * block_bytes, 28 KiB a
+ * position for 14 layers of a 7B model in f16. What follows `length` in the last block is never looked
+ * at. Errors  ERR_CAPACITY, and then nothing changed. */
+MUST_CHECK Error cache_copy(Cache *cache, uint32_t from, uint32_t to, uint32_t length, Why *why);
 /* The block of `layer` that holds positions 64 i ... */
 uint8_t *cache_block(const Cache *cache, uint32_t session, uint32_t i, uint32_t layer);
 

@@ -20,16 +20,24 @@ typedef struct ShardServiceConfig {
 typedef struct ShardService ShardService;
 
 uint64_t shard_service_bytes(const ShardServiceConfig *config);
+/* The largest payload that a request for these ids can have, with every id seen and SAMPLER_BIAS_MAX
+ * biases in each row: for terms.payload_bytes_max. A host with less room may choose less. */
+uint64_t shard_service_payload_bytes_max(const ShardServiceConfig *config);
+/* The largest body: a header and terms.payload_bytes_max. */
+uint64_t shard_service_body_bytes_max(const ShardServiceConfig *config);
 /* Owner  the shard, the arena and terms.hyper outlive it. Thread  that of the shard. */
 MUST_CHECK Error shard_service_build(const ShardServiceConfig *config, Shard *shard, Arena *arena,
                                      ShardService **out, Why *why);
 
-/* Reads a whole body and begins the shard's work. Owner  borrows `body` until the answer is written.
+/* Reads a whole body and begins the shard's work. What was under way is given up.
+ * Owner  borrows `body`, 4-aligned, until the answer is written.
  * Errors  those of the readers of wire/shard_frames.h and of shard_begin_embed, shard_begin_logits. */
 MUST_CHECK Error shard_service_begin(ShardService *s, ShardServiceKind kind, const uint8_t *body,
                                      size_t bytes, Why *why);
 size_t shard_service_answer_bytes(const ShardService *s);
-/* Bias, penalties, candidates, log-sum and slices are made here. Errors  ERR_NOT_FINITE. */
+/* Bias, penalties, candidates, log-sum and slices are made here, once per request. Shapes  out is
+ * 4-aligned. Errors  ERR_NOT_FINITE (a number too large for the element, a penalty that makes a logit
+ * infinite: names the row). */
 MUST_CHECK Error shard_service_write(ShardService *s, uint8_t *out, size_t room, size_t *bytes,
                                      Why *why);
 

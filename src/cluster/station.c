@@ -497,4 +497,16 @@ void station_truncate(Station *s, uint32_t session, uint32_t length)
     if (session < s->config.sessions_max) cache_truncate(&s->cache, session, length);
 }
 
+Error station_fork(Station *s, uint32_t from, uint32_t to, uint32_t length, Why *why)
+{
+    uint32_t sessions = s->config.sessions_max;
+    if (from >= sessions || to >= sessions || from == to)
+        return error_why(why, ERR_SESSION, "session %u as a copy of %u, of %u sessions", to, from,
+                         sessions);
+    if (length > s->cache.lengths[from])
+        return error_why(why, ERR_POSITION, "%u positions of session %u, which has %u", length,
+                         from, s->cache.lengths[from]);
+    return cache_copy(&s->cache, from, to, length, why);
+}
+
 uint32_t station_blocks_free(const Station *s) { return s->cache.free_count; }

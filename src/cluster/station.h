@@ -121,6 +121,10 @@ bool station_drops_unwanted(const Station *s);
 uint32_t station_length(const Station *s, uint32_t session);
 /* Frees the session's cache blocks beyond `length` positions; 0 frees all. */
 void station_truncate(Station *s, uint32_t session, uint32_t length);
+/* Makes session `to` a copy of the first `length` positions of session `from`, bit for bit; what `to` held
+ * is gone. Costs the copy of their cache blocks (cache_copy). Errors  ERR_SESSION, ERR_POSITION (`from`
+ * is shorter), ERR_CAPACITY; then nothing changed. */
+MUST_CHECK Error station_fork(Station *s, uint32_t from, uint32_t to, uint32_t length, Why *why);
 uint32_t station_blocks_free(const Station *s);
 
 #endif

@@ -7,8 +7,9 @@
  *                        station_service_end(error)-+        station_service_write--> answer
  *
  * Sessions have 64-bit names; the service keeps the table of which of them has which slot of the
- * station. When all slots are taken the least recently used session makes room: its coordinator
- * hears 410 and replays.
+ * station. When slots or cache blocks run out, the least recently used sessions that the frame does
+ * not name make room: their coordinator hears 410 and replays. So what a coordinator that is gone
+ * has left behind never keeps another one out.
  *
  * Invariants
  *   1. Request ids of a session rise. A frame that comes late (a lower or equal id: the network kept it, and a
@@ -27,26 +28,33 @@ typedef struct StationService StationService;
 
 /* `terms`: the station's own facts; rows_max and sequences_max are the station's rows and sessions. */
 uint64_t station_service_bytes(const ForwardTerms *terms);
+/* The largest body that can be a request, and the largest answer. */
+uint64_t station_service_body_bytes_max(const ForwardTerms *terms);
+uint64_t station_service_answer_bytes_max(const ForwardTerms *terms);
 /* Owner  the station, the arena and terms->hyper outlive it. Thread  that of the station. */
 MUST_CHECK Error station_service_build(const ForwardTerms *terms, Station *station, Arena *arena,
                                        StationService **out, Why *why);
 
-/* Reads a whole body: header and payload. Forks (a parent session) are copied here. The frame's
- * floats belong to the service and hold the result afterwards.
+/* Reads a whole body: header and payload. Forks (a parent session) are copied here: the first
+ * positions' cache blocks, so about as long as memcpy takes for them. The frame is to be given to
+ * station_begin; its floats belong to the service and hold the result afterwards. A frame that is
+ * still under way ends here.
  * Errors  those of forward_read, frame_check_payload, rows_read; ERR_SESSION, ERR_POSITION,
- *         ERR_SUPERSEDED, ERR_DUPLICATE. */
+ *         ERR_SUPERSEDED, ERR_DUPLICATE, ERR_CAPACITY (slots, blocks). */
 MUST_CHECK Error station_service_read(StationService *s, const uint8_t *body, size_t bytes,
                                       StationFrame *frame, Why *why);
-/* The station failed: nothing is written. */
+/* The station failed or was given up: nothing is written, the frame's sessions end at their positions. */
 void station_service_end(StationService *s);
 /* The answer's room, known once the request was read. */
 size_t station_service_answer_bytes(const StationService *s);
-/* Errors  ERR_NOT_FINITE: names the row. */
+/* Once per frame. Errors  ERR_NOT_FINITE: names the row; as station_service_end. */
 MUST_CHECK Error station_service_write(StationService *s, uint32_t compute_us, uint8_t *out,
                                        size_t room, size_t *bytes, Why *why);
 
 /* Frees a session. Result  false when it is not known. */
 bool station_service_drop(StationService *s, uint64_t session);
 uint32_t station_service_sessions(const StationService *s);
+/* Sessions that had to make room since the start. */
+uint64_t station_service_evictions(const StationService *s);
 
 #endif
