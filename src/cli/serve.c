@@ -85,6 +85,7 @@ static int serve_model(const char *model, EngineSession *session, const Listen *
                    .coordinator = engine_coordinator(session->engine),
                    .step = step},
     };
+    engine_keep_pace(session->engine);
     Serve *serve;
     Error error = serve_open(&options, &serve, &why);
     if (error != OK) return complain(error, &why, listen->address, NULL);

@@ -8,6 +8,7 @@
 #include "host/cpu.h"
 #include "host/folios.h"
 #include "host/memory.h"
+#include "host/pace.h"
 #include "host/worker.h"
 
 /* Heap, stacks and page tables that come after the process was measured. */
@@ -31,6 +32,8 @@ struct Engine {
     uint32_t *wanted; /* [sessions] rows of a frame whose logits are asked for */
     uint32_t passes;
     double large_pages;
+    bool paced;
+    Pace pace;
 };
 
 /* --- Opening --- */
@@ -289,13 +292,22 @@ static Error carry_out(Engine *e, CoordinatorFrame *frame, Why *why)
 
 bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Why *why)
 {
-    CoordinatorFrame frame;
+    CoordinatorFrame *frame;
     *count = 0;
     if (!coordinator_frame(e->coordinator, &frame)) return false;
-    Error error = carry_out(e, &frame, why);
-    *events = error == OK ? coordinator_end_frame(e->coordinator, count)
-                          : coordinator_fail_frame(e->coordinator, error, count);
+    uint64_t start_ns = pace_now_ns();
+    uint32_t rows = frame->rows;
+    Error error = carry_out(e, frame, why);
+    *events = error == OK ? coordinator_end_frame(e->coordinator, frame, count)
+                          : coordinator_fail_frame(e->coordinator, frame, error, count);
+    if (e->paced) pace_keep(&e->pace, e->coordinator, rows, pace_now_ns() - start_ns);
     return true;
+}
+
+void engine_keep_pace(Engine *e)
+{
+    e->paced = true;
+    pace_start(&e->pace, e->coordinator);
 }
 
 Coordinator *engine_coordinator(Engine *e) { return e->coordinator; }

@@ -53,6 +53,8 @@ Coordinator *engine_coordinator(Engine *e);
 /* Carries out one frame; *events are valid until the next step. `why` explains an event with an error.
  * Result  false when no slot is active. Thread  the engine's. */
 bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Why *why);
+/* From here on no step takes much longer than host/pace.h says. */
+void engine_keep_pace(Engine *e);
 
 /* ---- Scores: the logits of every position of a fresh sequence. */
 

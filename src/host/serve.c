@@ -15,7 +15,6 @@
 #include "host/serve_state.h"
 
 enum { FLUSH_S_MAX = 10, CONNECTIONS_MAX = 1024, BODIES_BYTES_MAX = 64 << 20 };
-enum { ROWS_FIRST = 128, ROWS_MIN = 64, ROWS_TO_MEASURE = 32, FRAME_NS = 800000000 };
 
 uint64_t serve_now_ns(void)
 {
@@ -98,12 +97,13 @@ static uint32_t shared_beginning(const Serve *s, const ServeAnswer *a, uint32_t 
     return same;
 }
 
-/* The free slot that shares the most, among equals the one unused for longest. Result  false when none is free. */
+/* The free slot that shares the most, among equals the one unused for longest. Result  false when
+ * none is free: frames of an answer that ended early may still be under way. */
 static bool choose_slot(const Serve *s, const ServeAnswer *a, uint32_t *slot, uint32_t *same)
 {
     bool found = false;
     for (uint32_t i = 0; i < s->options.slots; i++) {
-        if (s->slots[i]) continue;
+        if (s->slots[i] || coordinator_is_under_way(s->options.engine.coordinator, i)) continue;
         uint32_t shared = shared_beginning(s, a, i);
         if (found &&
             (shared < *same || (shared == *same && s->slot_used[i] >= s->slot_used[*slot])))
@@ -178,7 +178,7 @@ static void look_at_paused(Serve *s)
         ServeAnswer *a = s->slots[i];
         if (!a || a->state != SERVE_PAUSED) continue;
         if (http_stream_pending(a->job->x) < SERVE_STREAM_RESUME_BYTES) {
-            go_on(s, a);
+            if (!coordinator_is_under_way(s->options.engine.coordinator, i)) go_on(s, a);
         } else if (serve_now_ns() - a->paused_ns > SERVE_PAUSE_S_MAX * 1000000000ull) {
             Refusal refusal;
             (void)refusal_make(&refusal, REFUSAL_SLOW, NULL,
@@ -190,21 +190,6 @@ static void look_at_paused(Serve *s)
 
 /* ---- The loop ---- */
 
-/* A client that leaves during a long prompt is noticed between two frames: rows for about a second each, or for as long
- * as the weights take to pass by. */
-static void limit_rows(Serve *s, uint64_t step_ns)
-{
-    Coordinator *c = s->options.engine.coordinator;
-    uint32_t rows = coordinator_rows(c);
-    if (!s->pass_ns || step_ns < s->pass_ns) s->pass_ns = step_ns;
-    if (rows < ROWS_TO_MEASURE) return;
-    uint64_t row_ns = (step_ns - s->pass_ns) / rows + 1;
-    uint64_t most = (s->pass_ns > FRAME_NS ? s->pass_ns : FRAME_NS) / row_ns;
-    coordinator_limit_rows(c, most < ROWS_MIN     ? ROWS_MIN
-                              : most > UINT32_MAX ? UINT32_MAX
-                                                  : (uint32_t)most);
-}
-
 static bool step(Serve *s)
 {
     const CoordinatorEvent *events;
@@ -213,9 +198,7 @@ static bool step(Serve *s)
     uint64_t start = serve_now_ns();
     if (!s->options.engine.step(s->options.engine.engine, &events, &count, &why)) return false;
     s->figures.steps++;
-    uint64_t step_ns = serve_now_ns() - start;
-    s->figures.step_ms += step_ns / 1000000;
-    limit_rows(s, step_ns);
+    s->figures.step_ms += (serve_now_ns() - start) / 1000000;
     for (uint32_t i = 0; i < count; i++) {
         ServeAnswer *a = s->slots[events[i].slot];
         if (a && a->state == SERVE_RUNNING) serve_answer_event(s, a, &events[i], &why);
@@ -242,7 +225,6 @@ static void notice_signal(Serve *s)
 void serve_run(Serve *s)
 {
     catch_signals(s->wake_fd);
-    coordinator_limit_rows(s->options.engine.coordinator, ROWS_FIRST);
     for (;;) {
         notice_signal(s);
         take_arrived(s);

@@ -92,8 +92,7 @@ struct Serve {
     ServeAnswer **slots;
     uint64_t *slot_used; /* when, as a count of answers */
     uint64_t answer_serial;
-    uint64_t pass_ns; /* the fastest step: what a pass costs whatever its rows */
-    char *event;      /* [SERVE_EVENT_BYTES] */
+    char *event; /* [SERVE_EVENT_BYTES] */
 };
 
 /* serve.c */
