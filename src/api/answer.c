@@ -27,6 +27,7 @@ static void write_head(const AnswerHead *head, JsonWriter *w, const char *chat_o
     json_writer_u64(w, head->created_s);
     json_writer_raw(w, ",\"model\":");
     json_writer_text(w, head->model);
+    if (head->degraded) json_writer_raw(w, ",\"degraded\":true");
 }
 
 static void write_usage(JsonWriter *w, const AnswerUsage *u)

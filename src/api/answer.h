@@ -25,6 +25,7 @@ typedef struct AnswerHead {
     uint64_t created_s;
     const char *model;
     bool stream_usage; /* events carry "usage":null until the last */
+    bool degraded;     /* "degraded":true from here on: rows of a lost shard were taken as zeros */
 } AnswerHead;
 
 typedef struct AnswerUsage {

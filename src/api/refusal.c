@@ -32,6 +32,7 @@ bool refusal_of_error(Refusal *r, Error error, const Why *why)
     const char *details = why && why->text[0] ? why->text : error_text(error);
     if (error == ERR_MEMORY)
         return refusal_make(r, REFUSAL_MEMORY, NULL, "not enough memory: %s", details);
+    if (error == ERR_UNREACHABLE) return refusal_make(r, REFUSAL_UNREACHABLE, NULL, "%s", details);
     if (error >= ERR_USAGE && error < ERR_AGAIN && error != ERR_NOT_FINITE)
         return refusal_make(r, REFUSAL_VALUE, NULL, "%s", details);
     return refusal_make(r, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), details);
@@ -39,7 +40,11 @@ bool refusal_of_error(Refusal *r, Error error, const Why *why)
 
 unsigned refusal_status(const Refusal *r) { return class_of(r->kind).status; }
 
-unsigned refusal_retry_s(const Refusal *r) { return refusal_status(r) == 503 ? 1 : 0; }
+unsigned refusal_retry_s(const Refusal *r)
+{
+    unsigned status = refusal_status(r);
+    return status == 429 || status == 503 ? 1 : 0;
+}
 
 void refusal_write(const Refusal *r, JsonWriter *w)
 {

@@ -26,7 +26,9 @@
     X(REFUSAL_METHOD, 405, "invalid_request_error", "method_not_allowed", 0)          \
     X(REFUSAL_TOO_LARGE, 413, "invalid_request_error", "request_too_large", 0)        \
     X(REFUSAL_MEDIA, 415, "invalid_request_error", "unsupported_media_type", 0)       \
-    X(REFUSAL_QUEUE, 503, "overloaded_error", "queue_full", 1)                        \
+    X(REFUSAL_QUEUE, 429, "rate_limit_error", "queue_full", 1)                        \
+    X(REFUSAL_UNREADY, 503, "overloaded_error", "not_ready", 1)                       \
+    X(REFUSAL_UNREACHABLE, 503, "overloaded_error", "unreachable", 1)                 \
     X(REFUSAL_DRAINING, 503, "overloaded_error", "shutting_down", 1)                  \
     X(REFUSAL_SLOW, 503, "overloaded_error", "reader_too_slow", 1)                    \
     X(REFUSAL_MEMORY, 503, "overloaded_error", "out_of_memory", 1)                    \

@@ -26,7 +26,15 @@ uint64_t serve_now_ns(void)
 void serve_wake(Serve *s)
 {
     uint64_t one = 1;
+    const ServeEngine *engine = &s->options.engine;
+    if (engine->wake) engine->wake(engine->engine);
     if (write(s->wake_fd, &one, sizeof one) != sizeof one) return; /* full: it is awake */
+}
+
+bool serve_ready(const Serve *s, Why *why)
+{
+    const ServeEngine *engine = &s->options.engine;
+    return !engine->ready || engine->ready(engine->engine, why);
 }
 
 void serve_reply_json(HttpExchange *x, const JsonWriter *w)
@@ -97,13 +105,18 @@ static uint32_t shared_beginning(const Serve *s, const ServeAnswer *a, uint32_t 
     return same;
 }
 
+static bool is_under_way(const Serve *s, uint32_t slot)
+{
+    return coordinator_is_under_way(s->options.engine.coordinator, slot);
+}
+
 /* The free slot that shares the most, among equals the one unused for longest. Result  false when
  * none is free: frames of an answer that ended early may still be under way. */
 static bool choose_slot(const Serve *s, const ServeAnswer *a, uint32_t *slot, uint32_t *same)
 {
     bool found = false;
     for (uint32_t i = 0; i < s->options.slots; i++) {
-        if (s->slots[i] || coordinator_is_under_way(s->options.engine.coordinator, i)) continue;
+        if (s->slots[i] || s->slot_forget[i] || is_under_way(s, i)) continue;
         uint32_t shared = shared_beginning(s, a, i);
         if (found &&
             (shared < *same || (shared == *same && s->slot_used[i] >= s->slot_used[*slot])))
@@ -115,16 +128,38 @@ static bool choose_slot(const Serve *s, const ServeAnswer *a, uint32_t *slot, ui
     return found;
 }
 
+/* The answer whose request has the fewest running, among equals the first that came: a request for many
+ * answers takes free slots, but not those that others wait for. */
+static ServeAnswer *next_in_turn(const Serve *s)
+{
+    ServeAnswer *best = s->queue_first;
+    for (ServeAnswer *a = best; a && best->job->running; a = a->next)
+        if (a->job->running < best->job->running) best = a;
+    return best;
+}
+
+/* Slots whose answers are over and whose last frames are, too. */
+static void settle_slots(Serve *s)
+{
+    const ServeEngine *engine = &s->options.engine;
+    for (uint32_t i = 0; i < s->options.slots; i++) {
+        if (is_under_way(s, i)) continue;
+        if (s->slot_left[i]) serve_answer_settle_job(s->slot_left[i]);
+        s->slot_left[i] = NULL;
+        if (!s->slot_forget[i]) continue;
+        if (engine->forget) engine->forget(engine->engine, i);
+        else coordinator_truncate(engine->coordinator, i, 0);
+        s->slot_forget[i] = false;
+    }
+}
+
 static void give_slots(Serve *s)
 {
     uint32_t slot = 0, same = 0;
     Coordinator *c = s->options.engine.coordinator;
-    while (s->queue_first && choose_slot(s, s->queue_first, &slot, &same)) {
-        ServeAnswer *a = s->queue_first;
-        s->queue_first = a->next;
-        if (!a->next) s->queue_last = NULL;
+    for (ServeAnswer *a; (a = next_in_turn(s)) != NULL && choose_slot(s, a, &slot, &same);) {
+        serve_answer_leave_queue(s, a);
         a->next = NULL;
-        s->figures.waiting--;
         coordinator_truncate(c, slot, same);
         uint32_t cached = coordinator_fed(c, slot);
         serve_answer_start(s, a, slot, cached < a->count ? cached : a->count - 1);
@@ -222,6 +257,13 @@ static void notice_signal(Serve *s)
     fprintf(stderr, "cobord: stopping when %u answers are done; once more to stop at once\n", left);
 }
 
+static void notice_readiness(Serve *s)
+{
+    Why why = {{0}};
+    if (serve_ready(s, &why)) s->unready_ns = 0;
+    else if (!s->unready_ns) s->unready_ns = serve_now_ns();
+}
+
 void serve_run(Serve *s)
 {
     catch_signals(s->wake_fd);
@@ -230,10 +272,11 @@ void serve_run(Serve *s)
         take_arrived(s);
         drop_gone(s);
         look_at_paused(s);
+        settle_slots(s);
         give_slots(s);
-        if (step(s)) continue;
+        notice_readiness(s);
         if (s->draining && !s->admitted) break;
-        sleep_until_news(s, 1000);
+        if (!step(s)) sleep_until_news(s, 1000);
     }
     /* What is finished still has to reach its readers. */
     for (int i = 0; i < FLUSH_S_MAX * 20 && http_server_busy(s->http) && signals < 2; i++)
@@ -275,14 +318,18 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     if (!s) return error_why(why, ERR_MEMORY, "no memory for the server");
     s->options = *options;
     s->created_s = (uint64_t)time(NULL);
+    s->unready_ns = 1; /* not ready since ever, until the engine says otherwise */
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->intake_news, NULL);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->slots = calloc(options->slots, sizeof *s->slots);
     s->slot_used = calloc(options->slots, sizeof *s->slot_used);
+    s->slot_forget = calloc(options->slots, sizeof *s->slot_forget);
+    s->slot_left = calloc(options->slots, sizeof *s->slot_left);
     s->event = malloc(SERVE_EVENT_BYTES);
     Error error = OK;
-    if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->event)
+    if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->slot_forget || !s->slot_left ||
+        !s->event)
         error = error_why(why, ERR_MEMORY, "no memory for the server");
     if (error == OK) error = open_http(s, why);
     if (error == OK) *out = s;
@@ -299,6 +346,8 @@ void serve_close(Serve *s)
     while (s->queue_first) serve_answer_end_job(s, s->queue_first->job, NULL);
     for (uint32_t i = 0; s->slots && i < s->options.slots; i++)
         if (s->slots[i]) serve_answer_end_job(s, s->slots[i]->job, NULL);
+    for (uint32_t i = 0; s->slot_left && i < s->options.slots; i++)
+        if (s->slot_left[i]) serve_answer_settle_job(s->slot_left[i]);
     http_server_close(s->http);
     if (s->options.listen.fd >= 0) close(s->options.listen.fd);
     if (s->wake_fd >= 0) close(s->wake_fd);
@@ -306,6 +355,8 @@ void serve_close(Serve *s)
     pthread_cond_destroy(&s->intake_news);
     free(s->slots);
     free(s->slot_used);
+    free(s->slot_forget);
+    free(s->slot_left);
     free(s->event);
     free(s);
 }

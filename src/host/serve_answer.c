@@ -6,25 +6,45 @@
 
 #include "host/serve_state.h"
 
-void serve_answer_free_job(ServeJob *job)
+static void free_memory(ServeJob *job)
 {
-    for (uint32_t i = 0; i < job->answer_count; i++) free(job->answers[i].text);
-    if (job->x) http_exchange_release(job->x);
     free(job->memory);
     free(job);
 }
 
-/* ---- Leaving ---- */
-
-static void leave_slot(Serve *s, ServeAnswer *a)
+void serve_answer_free_job(ServeJob *job)
 {
-    coordinator_stop(s->options.engine.coordinator, a->slot);
-    s->slots[a->slot] = NULL;
-    s->slot_used[a->slot] = ++s->answer_serial;
-    s->figures.active--;
+    for (uint32_t i = 0; i < job->answer_count; i++) free(job->answers[i].text);
+    if (job->x) http_exchange_release(job->x);
+    job->ended = true;
+    if (!job->lingering) free_memory(job);
 }
 
-static void take_from_queue(Serve *s, ServeAnswer *a)
+void serve_answer_settle_job(ServeJob *job)
+{
+    if (!--job->lingering && job->ended) free_memory(job);
+}
+
+/* ---- Leaving ---- */
+
+/* A finished answer leaves its beginning for the next request that shares it; anything else frees the
+ * attention cache at once. */
+static void leave_slot(Serve *s, ServeAnswer *a, bool forget)
+{
+    Coordinator *c = s->options.engine.coordinator;
+    coordinator_stop(c, a->slot);
+    s->slots[a->slot] = NULL;
+    s->slot_used[a->slot] = ++s->answer_serial;
+    s->slot_forget[a->slot] = forget;
+    if (coordinator_is_under_way(c, a->slot)) {
+        s->slot_left[a->slot] = a->job;
+        a->job->lingering++;
+    }
+    s->figures.active--;
+    a->job->running--;
+}
+
+void serve_answer_leave_queue(Serve *s, ServeAnswer *a)
 {
     ServeAnswer *before = NULL;
     for (ServeAnswer *q = s->queue_first; q && q != a; q = q->next) before = q;
@@ -34,11 +54,11 @@ static void take_from_queue(Serve *s, ServeAnswer *a)
     s->figures.waiting--;
 }
 
-static void set_done(Serve *s, ServeAnswer *a)
+static void set_done(Serve *s, ServeAnswer *a, bool forget)
 {
     if (a->state == SERVE_DONE) return;
-    if (a->state == SERVE_QUEUED) take_from_queue(s, a);
-    else leave_slot(s, a);
+    if (a->state == SERVE_QUEUED) serve_answer_leave_queue(s, a);
+    else leave_slot(s, a, forget);
     a->state = SERVE_DONE;
     a->job->done_count++;
     atomic_fetch_sub(&s->admitted, 1);
@@ -54,7 +74,7 @@ static void log_gone(const ServeJob *job)
 
 void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
 {
-    for (uint32_t i = 0; i < job->answer_count; i++) set_done(s, &job->answers[i]);
+    for (uint32_t i = 0; i < job->answer_count; i++) set_done(s, &job->answers[i], true);
     if (!refusal) {
         s->figures.gone++;
         log_gone(job);
@@ -132,8 +152,12 @@ static void end_job(Serve *s, ServeJob *job)
 static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
 {
     ServeJob *job = a->job;
+    const ServeEngine *engine = &s->options.engine;
+    bool degraded = engine->degraded && engine->degraded(engine->engine, a->slot);
     a->finish = how;
-    set_done(s, a);
+    s->figures.degraded += degraded;
+    job->head.degraded |= degraded;
+    set_done(s, a, degraded);
     if (job->stream) {
         JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
         answer_write_finish(&job->head, &w, a->index, how);
@@ -147,6 +171,7 @@ static void fail(Serve *s, ServeAnswer *a, Error error, const Why *why)
     Refusal refusal;
     if (error == ERR_CANCELLED)
         (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
+    else if (error == ERR_UNREACHABLE) (void)refusal_of_error(&refusal, error, why);
     else (void)refusal_make(&refusal, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), why->text);
     if (error != ERR_CANCELLED)
         fprintf(stderr, "cobord: %s failed: %s: %s\n", a->job->head.id, error_text(error),
@@ -242,6 +267,7 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     a->slot = slot;
     s->slots[slot] = a;
     s->figures.active++;
+    a->job->running++;
     uint32_t said;
     (void)coordinator_tokens(c, slot, &said);
     Error error = coordinator_start(c, slot, a->ids + said, a->count - said, a->job->tokens_max,

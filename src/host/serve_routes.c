@@ -12,6 +12,7 @@ typedef enum Route {
     HEALTH,
     READY,
     METRICS,
+    CLUSTER,
     MODELS,
     MODEL,
     CHAT,
@@ -32,6 +33,7 @@ static const Path paths[] = {
     {"/health", false, HEALTH, 0},
     {"/ready", false, READY, 0},
     {"/metrics", false, METRICS, 0},
+    {"/cluster", false, CLUSTER, 0},
     {"/v1/models", false, MODELS, 0},
     {"/v1/chat/completions", true, CHAT, REQUEST_CHAT},
     {"/v1/completions", true, COMPLETIONS, REQUEST_COMPLETION},
@@ -39,6 +41,8 @@ static const Path paths[] = {
     {"/detokenize", true, DETOKENIZE, REQUEST_DETOKENIZE},
 };
 static const Path one_model = {"/v1/models/", false, MODEL, 0}, nowhere = {"", false, NOWHERE, 0};
+
+enum { DESCRIPTION_BYTES_MAX = 2 << 20 };
 
 static const Path *find(const HttpExchange *x)
 {
@@ -79,9 +83,20 @@ static void refuse_method(Serve *s, HttpExchange *x, bool post)
                w.used);
 }
 
+/* A short gap is bridged: who came meanwhile waits in the queue. */
+static bool is_unready(const Serve *s, Why *why)
+{
+    uint64_t since = s->unready_ns;
+    return since && serve_now_ns() - since > SERVE_PATIENCE_S * 1000000000ull &&
+           !serve_ready(s, why);
+}
+
 static void check_post(Serve *s, HttpExchange *x)
 {
     Refusal refusal = {.kind = REFUSAL_NONE};
+    Why why = {{0}};
+    RequestKind kind = serve_routes_kind(x);
+    bool generates = kind == REQUEST_CHAT || kind == REQUEST_COMPLETION;
     const char *encoding = http_exchange_header(x, "Content-Encoding");
     if (!is_json(x))
         (void)refusal_make(&refusal, REFUSAL_MEDIA, NULL,
@@ -93,6 +108,9 @@ static void check_post(Serve *s, HttpExchange *x)
                            REQUEST_BODY_BYTES_MAX);
     else if (s->draining)
         (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
+    else if (generates && is_unready(s, &why))
+        (void)refusal_make(&refusal, REFUSAL_UNREADY, NULL, "the cluster is not complete: %s",
+                           why.text);
     if (refusal.kind != REFUSAL_NONE) serve_refuse(s, x, &refusal);
 }
 
@@ -120,11 +138,18 @@ void serve_routes_head(void *serve, HttpExchange *x)
 
 static void reply_ready(Serve *s, HttpExchange *x)
 {
-    char body[512];
+    char body[512 + JSON_WRITER_GROWTH * WHY_MAX];
     JsonWriter w = json_writer_make(body, sizeof body);
-    bool ready = !s->draining;
-    json_writer_raw(&w, ready ? "{\"status\":\"ready\",\"slots\":"
-                              : "{\"status\":\"shutting down\",\"slots\":");
+    Why why = {{0}};
+    bool complete = serve_ready(s, &why), ready = complete && !s->draining;
+    json_writer_raw(&w, s->draining ? "{\"status\":\"shutting down\""
+                        : ready     ? "{\"status\":\"ready\""
+                                    : "{\"status\":\"not ready\"");
+    if (!complete) {
+        json_writer_raw(&w, ",\"missing\":");
+        json_writer_text(&w, why.text);
+    }
+    json_writer_raw(&w, ",\"slots\":");
     json_writer_u64(&w, s->options.slots);
     json_writer_raw(&w, ",\"active\":");
     json_writer_u64(&w, s->figures.active);
@@ -133,6 +158,27 @@ static void reply_ready(Serve *s, HttpExchange *x)
     json_writer_raw(&w, "}");
     http_reply(x, &(HttpReply){ready ? 200 : 503, "application/json", NULL, ready ? 0 : 1}, body,
                w.used);
+}
+
+static void reply_cluster(Serve *s, HttpExchange *x)
+{
+    const ServeEngine *engine = &s->options.engine;
+    Refusal refusal;
+    if (!engine->describe) {
+        (void)refusal_make(&refusal, REFUSAL_PATH, NULL,
+                           "this server is one process with every role, not a cluster");
+        serve_refuse(s, x, &refusal);
+        return;
+    }
+    char *body = malloc(DESCRIPTION_BYTES_MAX);
+    size_t bytes = body ? engine->describe(engine->engine, body, DESCRIPTION_BYTES_MAX) : 0;
+    if (bytes) {
+        http_reply_take(x, &(HttpReply){200, "application/json", NULL, 0}, body, bytes);
+        return;
+    }
+    free(body);
+    (void)refusal_make(&refusal, REFUSAL_MEMORY, NULL, "not enough memory for the description");
+    serve_refuse(s, x, &refusal);
 }
 
 static void write_figures(Serve *s, JsonWriter *w)
@@ -157,6 +203,10 @@ static void write_figures(Serve *s, JsonWriter *w)
                           f->wait_ms);
     metrics_write_count(w, "cobord_pauses_total", "answers that waited for a slow reader",
                         f->paused);
+    metrics_write_count(w, "cobord_degraded_total", "answers with rows of a lost shard as zeros",
+                        f->degraded);
+    metrics_write_gauge(w, "cobord_ready", "1 when every range has a node",
+                        serve_ready(s, &(Why){{0}}));
     metrics_write_gauge(w, "cobord_slots", "conversations at once", s->options.slots);
     metrics_write_gauge(w, "cobord_slots_active", "slots in use", f->active);
     metrics_write_gauge(w, "cobord_queue_length", "answers that wait for a slot", f->waiting);
@@ -203,6 +253,7 @@ void serve_routes_request(void *serve, HttpExchange *x)
         break;
     case READY: reply_ready(s, x); break;
     case METRICS: reply_metrics(s, x); break;
+    case CLUSTER: reply_cluster(s, x); break;
     case MODELS: reply_models(s, x, false); break;
     case MODEL: reply_models(s, x, true); break;
     default: serve_intake_push(s, x); break;

@@ -19,6 +19,8 @@ enum {
     SERVE_STREAM_BYTES_MAX = 1 << 20,
     SERVE_PAUSE_S_MAX = 60,
     SERVE_IDLE_COMMENT_S = 10,
+    SERVE_PATIENCE_S =
+        5, /* a node that starts again is waited for so long before requests are refused */
     SERVE_EVENT_BYTES = JSON_WRITER_GROWTH * DETOKENIZER_OUT_BYTES_MAX + 2 * ANSWER_EVENT_BYTES
 };
 
@@ -54,6 +56,9 @@ struct ServeJob {
     bool stream;
     uint32_t tokens_max;
     uint32_t answer_count, done_count;
+    uint32_t running;   /* answers that have a slot */
+    uint32_t lingering; /* slots that it left with rows in frames under way: they borrow the bias */
+    bool ended;
     void *memory; /* ids, bias and stop strings */
     ServeAnswer answers[];
 };
@@ -62,7 +67,7 @@ struct ServeJob {
 typedef struct ServeFigures {
     atomic_ullong requests, refused, failed, gone, answers, prompt_tokens, cached_tokens,
         generated_tokens;
-    atomic_ullong steps, step_ms, wait_ms, paused;
+    atomic_ullong steps, step_ms, wait_ms, paused, degraded;
     atomic_uint active, waiting;
 } ServeFigures;
 
@@ -78,6 +83,7 @@ struct Serve {
     ServeFigures figures;
     atomic_uint admitted; /* answers that are queued or have a slot */
     atomic_bool draining, closing;
+    atomic_ullong unready_ns; /* since when the engine is not ready; 0: it is */
     atomic_ullong serial;
     int wake_fd;
     /* under `lock` */
@@ -90,7 +96,9 @@ struct Serve {
     /* the engine thread's */
     ServeAnswer *queue_first, *queue_last;
     ServeAnswer **slots;
-    uint64_t *slot_used; /* when, as a count of answers */
+    uint64_t *slot_used;  /* when, as a count of answers */
+    bool *slot_forget;    /* as soon as no frame under way has rows of it */
+    ServeJob **slot_left; /* whose rows those are, when its answer is over; else NULL */
     uint64_t answer_serial;
     char *event; /* [SERVE_EVENT_BYTES] */
 };
@@ -101,6 +109,9 @@ uint64_t serve_now_ns(void);
 /* Sends a refusal as the whole answer. */
 void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal);
 void serve_reply_json(HttpExchange *x, const JsonWriter *w);
+
+/* Whether the engine can answer; `why` says what is missing. Thread  any. */
+bool serve_ready(const Serve *s, Why *why);
 
 /* serve_routes.c: the HTTP server's callbacks; their context is the server. */
 void serve_routes_head(void *serve, HttpExchange *x);
@@ -118,7 +129,11 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
 void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event, const Why *why);
 /* Ends a whole job early; `refusal` is NULL when the client is gone. */
 void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal);
-/* Frees a job and lets go of its exchange. Thread  whoever has it. */
+void serve_answer_leave_queue(Serve *s, ServeAnswer *a);
+/* Lets go of a job's exchange and frees it, now or when frames under way no longer need it.
+ * Thread  whoever has it. */
 void serve_answer_free_job(ServeJob *job);
+/* A slot that it left is no longer under way. */
+void serve_answer_settle_job(ServeJob *job);
 
 #endif
