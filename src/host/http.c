@@ -539,6 +539,14 @@ uint32_t http_server_connections(HttpServer *s)
     return count;
 }
 
+void http_server_limit_bodies(HttpServer *s, size_t body_bytes_max, size_t bodies_bytes_max)
+{
+    pthread_mutex_lock(&s->lock);
+    s->options.body_bytes_max = body_bytes_max;
+    s->options.bodies_bytes_max = bodies_bytes_max;
+    pthread_mutex_unlock(&s->lock);
+}
+
 void http_server_close(HttpServer *s)
 {
     if (!s) return;

@@ -47,6 +47,7 @@ struct NodeServer {
     HttpServer *http;
     pthread_t threads[THREADS_MAX];
     uint32_t thread_count;
+    atomic_size_t body_bytes_max;
     pthread_mutex_t lock;
     pthread_cond_t news, idle;
     NodeJob *first, *last; /* the queue */
@@ -240,7 +241,7 @@ static void refuse_size(NodeServer *s, HttpExchange *x)
 {
     Why why;
     Error error = error_why(&why, ERR_TOO_LARGE, "the body has more than %zu bytes",
-                            s->options.body_bytes_max);
+                            (size_t)s->body_bytes_max);
     reply_error(s, x, 413, NULL, error, &why);
 }
 
@@ -272,7 +273,7 @@ static void take_head(void *context, HttpExchange *x)
     } else if (!find_route(s, x, &tail, &other)) {
         if (other) refuse_method(s, x, other->method);
         else refuse_path(s, x);
-    } else if (http_exchange_announced(x) > s->options.body_bytes_max) {
+    } else if (http_exchange_announced(x) > s->body_bytes_max) {
         refuse_size(s, x);
     }
 }
@@ -405,9 +406,10 @@ static void *work(void *server)
     return NULL;
 }
 
-/* ---- Signals: the first drains, the second ends the process. ---- */
+/* ---- Signals: the first drains, the second ends the process, as does one that comes before there was anything to
+ * serve. ---- */
 
-static volatile sig_atomic_t signals;
+static volatile sig_atomic_t signals, serving;
 static int signal_fd = -1;
 static const int signal_numbers[] = {SIGINT, SIGTERM, SIGHUP};
 enum { SIGNALS = sizeof signal_numbers / sizeof signal_numbers[0] };
@@ -416,7 +418,7 @@ static void take_signal(int number)
 {
     int saved = errno;
     uint64_t one = 1;
-    if (signals) _exit(128 + number);
+    if (signals || !serving) _exit(128 + number);
     signals = 1;
     if (write(signal_fd, &one, sizeof one) != sizeof one) errno = saved;
     errno = saved;
@@ -451,8 +453,15 @@ static void drain(NodeServer *s)
 void node_server_run(NodeServer *s)
 {
     struct pollfd poll_for = {.fd = signal_fd, .events = POLLIN};
+    serving = 1;
     while (!signals) (void)poll(&poll_for, 1, -1);
     drain(s);
+}
+
+void node_server_limit_bodies(NodeServer *s, size_t body_bytes_max, size_t bodies_bytes_max)
+{
+    s->body_bytes_max = body_bytes_max;
+    http_server_limit_bodies(s->http, body_bytes_max, bodies_bytes_max);
 }
 
 /* ---- Opening and closing ---- */
@@ -489,12 +498,15 @@ Error node_server_open(const NodeServerOptions *options, NodeServer **out, Why *
         return error_why(why, ERR_MEMORY, "no memory for the node's server");
     }
     s->options = *options;
+    s->body_bytes_max = options->body_bytes_max;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->news, NULL);
     pthread_cond_init(&s->idle, NULL);
+    *out = s; /* requests may arrive before this function is left */
     Error error = start(s, why);
-    if (error == OK) *out = s;
-    else node_server_close(s);
+    if (error == OK) return OK;
+    *out = NULL;
+    node_server_close(s);
     return error;
 }
 
@@ -505,7 +517,7 @@ void node_server_close(NodeServer *s)
     s->closing = true;
     pthread_mutex_unlock(&s->lock);
     pthread_cond_broadcast(&s->news);
-    for (uint32_t i = 0; i < s->thread_count; i++) pthread_join(s->threads[i], NULL);
+    for (uint32_t i = 0; i < s->thread_count; i++) (void)pthread_join(s->threads[i], NULL);
     while (s->first) {
         NodeJob *job = s->first;
         s->first = job->next;

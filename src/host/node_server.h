@@ -54,9 +54,11 @@ typedef struct NodeServerOptions {
 /* Errors  ERR_USAGE (the certificate), ERR_IO, ERR_MEMORY; the socket is then closed. */
 MUST_CHECK Error node_server_open(const NodeServerOptions *options, NodeServer **out, Why *why);
 /* Serves until SIGINT, SIGTERM or SIGHUP; then refuses new requests with 503 and finishes what is queued. A second
- * signal ends the process. */
+ * signal ends the process, as does one between node_server_open and here. */
 void node_server_run(NodeServer *server);
 void node_server_close(NodeServer *server);
+/* Other limits of one body and of all, from the next request on. Thread  any. */
+void node_server_limit_bodies(NodeServer *server, size_t body_bytes_max, size_t bodies_bytes_max);
 
 /* The header of a request; NULL: none. Copied when the request was queued: Authorization apart, X-Knot-Id, X-Knot-Key,
  * X-Layer-Start, X-Layer-End, X-Vocab-Start, X-Vocab-End. */

@@ -8,18 +8,35 @@ static uint64_t page_ceil(uint64_t x) { return page_floor(x + LARGE_PAGE_BYTES -
 
 void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes, uint64_t window_bytes)
 {
-    *w = (Weights){.file = file, .pinned_bytes = pinned_bytes, .window_bytes = window_bytes};
+    *w = (Weights){.file = file, .pinned_last = pinned_bytes, .window_bytes = window_bytes};
 }
 
-/* Gives back [first, last) of the file, but nothing of the header and the pinned prefix. */
+void weights_pin(Weights *w, uint64_t first, uint64_t last)
+{
+    w->pinned_first = first;
+    w->pinned_last = last;
+}
+
+static void drop_range(Weights *w, uint64_t first, uint64_t last)
+{
+    if (first >= last) return;
+    knot_file_drop(w->file, first, last - first);
+    w->counters.dropped_bytes += last - first;
+}
+
+/* Gives back [first, last) of the file, but nothing of the header and the pinned range. */
 static void drop_pages(Weights *w, uint64_t first, uint64_t last)
 {
-    uint64_t payload = w->file->knot.payload_offset, keep = payload + w->pinned_bytes;
+    uint64_t payload = w->file->knot.payload_offset;
     if (last > w->file->knot.file_bytes) last = w->file->knot.file_bytes;
-    if (first < keep) first = keep;
-    if (first >= last) return;
-    knot_file_drop(w->file, first - payload, last - first);
-    w->counters.dropped_bytes += last - first;
+    first = first > payload ? first - payload : 0;
+    last = last > payload ? last - payload : 0;
+    if (w->pinned_first >= w->pinned_last) {
+        drop_range(w, first, last);
+        return;
+    }
+    drop_range(w, first, last < w->pinned_first ? last : w->pinned_first);
+    drop_range(w, first > w->pinned_last ? first : w->pinned_last, last);
 }
 
 static void set_touched(Weights *w, uint64_t used, uint64_t first, uint64_t last)
@@ -54,7 +71,7 @@ const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes)
 {
     w->counters.tiles++;
     w->counters.bytes += bytes;
-    if (offset + bytes > w->pinned_bytes) {
+    if (offset < w->pinned_first || offset + bytes > w->pinned_last) {
         uint64_t begin = w->file->knot.payload_offset + offset;
         make_room(w, page_floor(begin), page_ceil(begin + bytes));
     }

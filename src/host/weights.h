@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of a local knot, used in place: a tile is an address in the mapping. What lies beyond the
- * pinned prefix is dropped behind a cursor, in whole pages of 2 MiB, so that resident weights never
+ * pinned range is dropped behind a cursor, in whole pages of 2 MiB, so that resident weights never
  * exceed the window.
  *
  *   payload  | pinned ........ | dropped | touched [first, last) | not yet touched
  *                                         \_ the last tile, and those before it while the window
- *                                            has room */
+ *                                            has room
+ *
+ * The pinned range is a prefix of the payload, or what weights_pin says: a node's own share, or the beginning of it. */
 #ifndef COBORD_HOST_WEIGHTS_H
 #define COBORD_HOST_WEIGHTS_H
 
@@ -20,7 +22,7 @@ typedef struct WeightsCounters {
 
 typedef struct Weights {
     const KnotFile *file;
-    uint64_t pinned_bytes; /* of the payload, from its start */
+    uint64_t pinned_first, pinned_last; /* of the payload, half open */
     uint64_t window_bytes; /* streamed pages in memory at most; a single tile may need more */
     uint64_t touched_first, touched_last; /* file offsets of whole 2 MiB pages */
     uint64_t used_first; /* [used_first, touched_first): used, still to be dropped */
@@ -28,6 +30,9 @@ typedef struct Weights {
 } Weights;
 
 void weights_start(Weights *w, const KnotFile *file, uint64_t pinned_bytes, uint64_t window_bytes);
+
+/* Pins [first, last) of the payload instead. Before the first tile. */
+void weights_pin(Weights *w, uint64_t first, uint64_t last);
 
 /* The bytes of a tile: valid until the next call. Ranges come from the knot's checked tensors. */
 const uint8_t *weights_tile(Weights *w, uint64_t offset, uint64_t bytes);

@@ -25,10 +25,16 @@ static void run_with_drop(void *context, ParallelJob job, void *argument, uint32
     else parallel_run(&w->pooled, job, argument, items);
 }
 
+static bool stopped(void *context)
+{
+    (void)context;
+    return stop_asked();
+}
+
 Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_bytes, uint64_t window_bytes,
                    uint32_t threads, Why *why)
 {
-    *w = (Worker){0};
+    *w = (Worker){.cancelled = stopped};
     weights_start(&w->weights, file, pinned_bytes, window_bytes);
     TRY(pool_start(threads, &w->pool, why));
     w->pooled = pool_parallel(w->pool);
@@ -53,9 +59,9 @@ Error worker_read_floor(Worker *w, Station *s, Why *why)
     return OK;
 }
 
-static Error cancelled(Why *why)
+static Error check_cancelled(const Worker *w, Why *why)
 {
-    return stop_asked() ? error_why(why, ERR_CANCELLED, "stopped") : OK;
+    return w->cancelled(w->cancel_context) ? error_why(why, ERR_CANCELLED, "stopped") : OK;
 }
 
 Error worker_run_station(Worker *w, Station *s, const StationFrame *frame, Why *why)
@@ -67,7 +73,7 @@ Error worker_run_station(Worker *w, Station *s, const StationFrame *frame, Why *
         switch (wish.kind) {
         case STATION_LOAD: weights_phase_loaded(&w->weights); break;
         case STATION_TILE:
-            TRY(cancelled(why));
+            TRY(check_cancelled(w, why));
             TRY(station_give(s, weights_tile(&w->weights, wish.offset, wish.bytes), &w->parallel,
                              why));
             break;

@@ -6,6 +6,8 @@
 #ifndef COBORD_HOST_WORKER_H
 #define COBORD_HOST_WORKER_H
 
+#include <stdbool.h>
+
 #include "cluster/shard.h"
 #include "cluster/station.h"
 #include "host/pool.h"
@@ -16,6 +18,9 @@ typedef struct Worker {
     Pool *pool;
     Parallel pooled;   /* the pool's port */
     Parallel parallel; /* the same with one item more when used weights are to be dropped */
+    /* Asked between two tiles of a station; stop_asked unless somebody sets another. */
+    bool (*cancelled)(void *context);
+    void *cancel_context;
 } Worker;
 
 /* Starts `threads` threads. Owner  the file outlives it; worker_stop. Errors  ERR_MEMORY. */
@@ -25,7 +30,7 @@ void worker_stop(Worker *w);
 
 /* Reads a station's resident vectors. Errors  ERR_TYPE. */
 MUST_CHECK Error worker_read_floor(Worker *w, Station *s, Why *why);
-/* Takes a frame through a station. Errors  those of station_begin and station_give, ERR_CANCELLED (stop_asked). */
+/* Takes a frame through a station. Errors  those of station_begin and station_give, ERR_CANCELLED. */
 MUST_CHECK Error worker_run_station(Worker *w, Station *s, const StationFrame *frame, Why *why);
 /* Carries out what was begun on a shard. Errors  those of shard_give. */
 MUST_CHECK Error worker_run_shard(Worker *w, Shard *s, Why *why);

@@ -122,6 +122,32 @@ static void pinned_stays(void **state)
     munmap(f.map, FILE_UNITS * UNIT);
 }
 
+/* The same, though what is in memory is more than the streamed pages that the counter counts. */
+static const char *touch_beside_pinned(Weights *w, uint64_t first_unit, uint64_t units)
+{
+    weights_tile(w, first_unit * UNIT - HEADER_BYTES, units * UNIT);
+    for (uint64_t i = 0; i < units; i++) w->file->map[(first_unit + i) * UNIT + UNIT / 2] = 1;
+    if (weights_unsettled(w)) weights_settle(w);
+    return held(w->file);
+}
+
+static void pinned_may_lie_in_the_middle(void **state)
+{
+    (void)state;
+    KnotFile f;
+    Weights w;
+    start(&w, &f, 0, 0);
+    weights_pin(&w, 3 * UNIT - HEADER_BYTES, 5 * UNIT - HEADER_BYTES);
+    assert_string_equal(touch_beside_pinned(&w, 3, 2), "00011000");
+    assert_int_equal(w.counters.resident_bytes, 0);
+    assert_string_equal(touch_beside_pinned(&w, 2, 1), "00111000");
+    assert_string_equal(touch_beside_pinned(&w, 5, 1), "00011100");
+    assert_string_equal(touch_beside_pinned(&w, 2, 2), "00111000"); /* half of it is pinned */
+    weights_drop(&w);
+    assert_string_equal(held(&f), "00011000");
+    munmap(f.map, FILE_UNITS * UNIT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +155,7 @@ int main(void)
         cmocka_unit_test(until_the_window_is_full),
         cmocka_unit_test(backwards),
         cmocka_unit_test(pinned_stays),
+        cmocka_unit_test(pinned_may_lie_in_the_middle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cobord node: one node of a cluster file as this process. */
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/complain.h"
+#include "cli/engine_options.h"
+#include "cli/progress.h"
+#include "cli/verbs.h"
+#include "host/node.h"
+
+static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID, OPTION_THREADS, OPTION_ISA,
+                                        OPTION_END};
+static const OptionVerb node_verb = {
+    .name = "node",
+    .usage = "--cluster FILE --id ID",
+    .summary =
+        "Runs one node of a cluster: a station, a shard. The file says what it owns, where\n"
+        "it listens and what it may take; `cobord plan` writes one, `cobord up` runs all of\n"
+        "its nodes on this machine. SIGTERM finishes what was begun.",
+    .examples = "  cobord node --cluster cluster.json --id station-0\n"
+                "  cobord node --cluster cluster.json --id shard-3 --threads 2\n",
+    .options = node_options,
+    .operand_names = "",
+};
+
+/* What a large body took goes back to the system when it is done, instead of staying in the heaps of the threads that
+ * read it. */
+static void keep_heap_small(void)
+{
+#ifdef M_ARENA_MAX
+    (void)mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    (void)mallopt(M_ARENA_MAX, 2);
+#endif
+}
+
+static int run(const Options *o, const char *path, const char *id)
+{
+    Why why = {{0}};
+    ClusterFile cluster;
+    void *memory;
+    NodeOptions options = {.threads = (uint32_t)options_count(o, OPTION_THREADS),
+                           .isa_given = true,
+                           .version = COBORD_VERSION,
+                           .tell = progress_tell()};
+    Error error = engine_options_isa(o, &options.isa, &why);
+    if (error != OK) return complain(error, &why, options_where(o, OPTION_ISA), NULL);
+    error = node_read_cluster(path, &cluster, &memory, &why);
+    if (error != OK) return complain(error, &why, path, "Write it again with: cobord plan -o");
+    error = node_run(&cluster, path, id, &options, &why);
+    progress_end(error == OK);
+    free(memory);
+    return error == OK ? 0 : complain(error, &why, path, NULL);
+}
+
+int cli_node(int argc, char **argv)
+{
+    Options o;
+    int code;
+    if (!options_read(&o, &node_verb, argc, argv, &code)) return code;
+    const char *path = options_text(&o, OPTION_CLUSTER), *id = options_text(&o, OPTION_ID);
+    if (!path || !id) return complain_usage("node: --cluster FILE and --id ID are needed");
+    keep_heap_small();
+    return run(&o, path, id);
+}

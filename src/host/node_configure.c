@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/node_configure.h"
+
+#include <string.h>
+
+#include <yyjson.h>
+
+enum { CONFIGURE_BYTES_MAX = 4096 };
+
+/* The only member of the object, which has this name. Owner  *doc: yyjson_doc_free. */
+static Error read_member(const uint8_t *body, size_t bytes, const char *name, yyjson_doc **doc,
+                         yyjson_val **value, Why *why)
+{
+    *doc = NULL;
+    if (bytes <= CONFIGURE_BYTES_MAX) *doc = yyjson_read((const char *)body, bytes, 0);
+    yyjson_val *root = yyjson_doc_get_root(*doc);
+    *value = yyjson_obj_get(root, name);
+    if (*value && yyjson_obj_size(root) == 1) return OK;
+    yyjson_doc_free(*doc);
+    return error_why(why, ERR_FORMAT, "the body is not an object with the one member \"%s\"", name);
+}
+
+static Error read_range(const char *text, size_t bytes, uint32_t layers, PhaseRange *out, Why *why)
+{
+    const char *dash = memchr(text, '-', bytes);
+    if (!dash) return error_why(why, ERR_USAGE, "range \"%s\" has no '-'", text);
+    size_t first = (size_t)(dash - text);
+    TRY(phase_parse_bound(text, first, layers, &out->first, why));
+    TRY(phase_parse_bound(dash + 1, bytes - first - 1, layers, &out->last, why));
+    if (out->first < out->last) return OK;
+    return error_why(why, ERR_RANGE, "range \"%s\" is empty", text);
+}
+
+Error node_configure_read_range(const uint8_t *body, size_t bytes, uint32_t layers, PhaseRange *out,
+                                Why *why)
+{
+    yyjson_doc *doc;
+    yyjson_val *value;
+    TRY(read_member(body, bytes, "range", &doc, &value, why));
+    Error error = yyjson_is_str(value)
+                      ? read_range(yyjson_get_str(value), yyjson_get_len(value), layers, out, why)
+                      : error_why(why, ERR_FORMAT, "range is no text");
+    yyjson_doc_free(doc);
+    return error;
+}
+
+static Error read_ids(yyjson_val *value, uint32_t vocabulary, uint32_t *first, uint32_t *last,
+                      Why *why)
+{
+    yyjson_val *a = yyjson_arr_get(value, 0), *b = yyjson_arr_get(value, 1);
+    if (yyjson_arr_size(value) != 2 || !yyjson_is_uint(a) || !yyjson_is_uint(b))
+        return error_why(why, ERR_FORMAT, "ids is not [first, behind_last]");
+    uint64_t low = yyjson_get_uint(a), high = yyjson_get_uint(b);
+    if (low >= high || high > vocabulary)
+        return error_why(why, ERR_RANGE, "ids %llu to %llu of a vocabulary of %u",
+                         (unsigned long long)low, (unsigned long long)high, vocabulary);
+    *first = (uint32_t)low;
+    *last = (uint32_t)high;
+    return OK;
+}
+
+Error node_configure_read_ids(const uint8_t *body, size_t bytes, uint32_t vocabulary,
+                              uint32_t *first, uint32_t *last, Why *why)
+{
+    yyjson_doc *doc;
+    yyjson_val *value;
+    TRY(read_member(body, bytes, "ids", &doc, &value, why));
+    Error error = read_ids(value, vocabulary, first, last, why);
+    yyjson_doc_free(doc);
+    return error;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A node with the role of a station. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/metrics.h"
+#include "cluster/cache.h"
+#include "cluster/station_service.h"
+#include "host/cpu.h"
+#include "host/node_configure.h"
+#include "host/node_roles.h"
+#include "host/node_work.h"
+#include "quant/numerics.h"
+
+typedef struct NodeStation {
+    NodeWork work; /* first: what routes get is this */
+    PhaseRange range;
+    ForwardTerms terms;
+    Station *station;
+    StationService *service;
+    atomic_ullong rows;
+    atomic_uint sessions;
+    atomic_ullong evictions;
+} NodeStation;
+
+static NodeStation *station_of(NodeWork *w) { return (NodeStation *)(void *)w; }
+static const NodeStation *station_of_const(const NodeWork *w)
+{
+    return (const NodeStation *)(const void *)w;
+}
+
+/* ---- The role ---- */
+
+static StationConfig make_config(const NodeStation *s)
+{
+    const NodeWork *w = &s->work;
+    const ClusterFile *c = w->node->cluster;
+    return (StationConfig){
+        .knot = &w->model.file.knot,
+        .hyper = &w->model.hyper,
+        .range = s->range,
+        .cache = c->cache,
+        .rows_max = w->chunk,
+        .sessions_max = c->sessions,
+        .context = c->context,
+        .blocks = c->sessions * cache_blocks_for(c->context),
+        .workers = w->threads,
+        .tile_bytes_max = w->memory.tile_bytes_max,
+        .kernels = w->kernels,
+        .ops = w->ops,
+    };
+}
+
+static ForwardTerms make_terms(const NodeStation *s)
+{
+    const NodeWork *w = &s->work;
+    const ClusterFile *c = w->node->cluster;
+    return (ForwardTerms){
+        .identity = {c->knot_id, NUMERICS_VERSION, frame_cache(c->cache)},
+        .hyper = &w->model.hyper,
+        .range = s->range,
+        .rows_max = w->chunk,
+        .sequences_max = c->sessions,
+        .context = c->context,
+    };
+}
+
+/* From the first byte of the range's matrices to the last: one stretch in a knot of version 2. */
+static Error find_weights(const NodeStation *s, NodeMemory *m, Why *why)
+{
+    const NodeModel *model = &s->work.model;
+    m->weights_first = UINT64_MAX;
+    m->weights_last = 0;
+    for (PhaseBound b = s->range.first; b < s->range.last; b++) {
+        PhaseMatrix matrices[PHASE_MATRICES_MAX];
+        uint32_t count;
+        TRY(phase_matrices(&model->file.knot, &model->hyper, phase_layer(b), phase_of(b), matrices,
+                           &count, why));
+        for (uint32_t i = 0; i < count; i++) {
+            const KnotTensor *t = matrices[i].weight;
+            if (t->offset < m->weights_first) m->weights_first = t->offset;
+            if (t->offset + t->bytes > m->weights_last) m->weights_last = t->offset + t->bytes;
+        }
+    }
+    return OK;
+}
+
+static Error size_station(NodeWork *w, NodeMemory *m, Why *why)
+{
+    NodeStation *s = station_of(w);
+    StationConfig config = make_config(s);
+    ForwardTerms terms = make_terms(s);
+    StationSizes sizes;
+    TRY(station_sizes(&config, &sizes, why));
+    m->floor_bytes = sizes.floor_bytes;
+    m->cache_bytes = sizes.cache_bytes;
+    m->scratch_bytes = sizes.scratch_bytes;
+    m->widest_panel_bytes = sizes.widest_panel_bytes;
+    m->service_bytes = station_service_bytes(&terms);
+    m->body_bytes_max = station_service_body_bytes_max(&terms);
+    m->answer_bytes_max = station_service_answer_bytes_max(&terms);
+    return find_weights(s, m, why);
+}
+
+static Error build_station(NodeWork *w, Arena *arena, void *scratch, Why *why)
+{
+    NodeStation *s = station_of(w);
+    StationConfig config = make_config(s);
+    s->terms = make_terms(s);
+    s->sessions = 0;
+    TRY(station_build(&config, arena, scratch, &s->station, why));
+    TRY(station_service_build(&s->terms, s->station, arena, &s->service, why));
+    return worker_read_floor(&w->worker, s->station, why);
+}
+
+static void name_range(const NodeWork *w, char out[NODE_RANGE_BYTES])
+{
+    char text[PHASE_RANGE_TEXT_MAX];
+    (void)snprintf(out, NODE_RANGE_BYTES, "layers %s",
+                   phase_range_text(station_of_const(w)->range, w->model.hyper.layers, text));
+}
+
+static void write_number(JsonWriter *out, const char *before, uint64_t value)
+{
+    json_writer_raw(out, before);
+    json_writer_u64(out, value);
+}
+
+static void describe(const NodeWork *w, JsonWriter *out)
+{
+    const NodeStation *s = station_of_const(w);
+    const ClusterFile *c = w->node->cluster;
+    const char *range = w->range + strlen("layers ");
+    json_writer_raw(out, ",\"range\":");
+    json_writer_text(out, range);
+    write_number(out, ",\"chunk\":", w->chunk);
+    write_number(out, ",\"context\":", c->context);
+    json_writer_raw(out, ",\"cache_type\":");
+    json_writer_text(out, c->cache == CACHE_F16 ? "f16" : "q8_0");
+    write_number(out, ",\"sessions\":{\"known\":", s->sessions);
+    write_number(out, ",\"max\":", c->sessions);
+    json_writer_raw(out, "}");
+}
+
+static void write_metrics(const NodeWork *w, JsonWriter *out)
+{
+    const NodeStation *s = station_of_const(w);
+    metrics_write_count(out, "cobord_station_rows_total", "Rows taken through the range.", s->rows);
+    metrics_write_gauge(out, "cobord_station_sessions", "Sessions with an attention cache.",
+                        s->sessions);
+    metrics_write_count(out, "cobord_station_evictions_total",
+                        "Sessions that made room for others.", s->evictions);
+}
+
+/* ---- Routes ---- */
+
+static Error compute(NodeStation *s, const NodeRequest *r, uint32_t *rows, Why *why)
+{
+    StationFrame frame;
+    TRY(station_service_read(s->service, r->body, r->body_bytes, &frame, why));
+    *rows = frame.rows;
+    http_exchange_drop_body(r->x); /* the frame has all of it */
+    Error error = worker_run_station(&s->work.worker, s->station, &frame, why);
+    if (error != OK) station_service_end(s->service);
+    return error;
+}
+
+static Error write_answer(NodeStation *s, uint32_t compute_us, uint8_t **out, size_t *bytes,
+                          Why *why)
+{
+    size_t room = station_service_answer_bytes(s->service);
+    *out = malloc(room);
+    if (!*out) {
+        station_service_end(s->service);
+        return error_why(why, ERR_MEMORY, "no memory for an answer of %zu bytes", room);
+    }
+    Error error = station_service_write(s->service, compute_us, *out, room, bytes, why);
+    if (error != OK) free(*out);
+    return error;
+}
+
+static void publish(NodeStation *s)
+{
+    s->sessions = station_service_sessions(s->service);
+    s->evictions = station_service_evictions(s->service);
+}
+
+static void run_forward(void *work, NodeRequest *r)
+{
+    NodeStation *s = station_of(work);
+    Why why = {{0}};
+    uint8_t *answer = NULL;
+    size_t bytes = 0;
+    uint32_t rows = 0;
+    if (node_work_refuses(&s->work, r)) return;
+    uint64_t begun = node_work_begin(&s->work, r);
+    Error error = compute(s, r, &rows, &why);
+    uint32_t compute_us = node_work_end(&s->work, begun);
+    if (error == OK) error = write_answer(s, compute_us, &answer, &bytes, &why);
+    publish(s);
+    if (error != OK) {
+        node_work_fail(&s->work, r, "forward", error, &why);
+        return;
+    }
+    atomic_fetch_add(&s->rows, rows);
+    node_reply_take(r, 200, "application/octet-stream", answer, bytes);
+}
+
+static bool read_session(const char *text, uint64_t *out)
+{
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0' && *out != 0;
+}
+
+static void run_drop(void *work, NodeRequest *r)
+{
+    NodeStation *s = station_of(work);
+    Why why;
+    uint64_t session;
+    if (!s->work.loaded && node_work_refuses(&s->work, r)) return;
+    if (!read_session(r->tail, &session)) {
+        Error error =
+            error_why(&why, ERR_USAGE, "session %s is no number from 1 to 2^64 - 1", r->tail);
+        node_reply_error(r, error, &why);
+        return;
+    }
+    bool known = station_service_drop(s->service, session);
+    publish(s);
+    if (known) {
+        node_reply(r, 200, "application/json", "{\"dropped\":true}", 16);
+        return;
+    }
+    Error error = error_why(&why, ERR_NOT_FOUND, "session %llu", (unsigned long long)session);
+    node_reply_error(r, error, &why);
+}
+
+/* Sessions end here: the attention cache of another range is another. */
+static void run_configure(void *work, NodeRequest *r)
+{
+    NodeStation *s = station_of(work);
+    NodeWork *w = &s->work;
+    Why why = {{0}};
+    NodeMemory sum;
+    PhaseRange range, before = s->range;
+    if (node_work_refuses(w, r)) return;
+    Error error =
+        node_configure_read_range(r->body, r->body_bytes, w->model.hyper.layers, &range, &why);
+    if (error == OK) {
+        s->range = range;
+        error = node_work_fits(w, &sum, &why);
+        if (error != OK) s->range = before;
+        else error = node_work_rebuild(w, &sum, &why);
+    }
+    if (error != OK) {
+        node_work_fail(w, r, "configure", error, &why);
+        return;
+    }
+    node_announce(w->node, w->range);
+    node_reply(r, 200, "application/json", "{\"configured\":true}", 19);
+}
+
+static const NodeRoute routes[] = {
+    {"POST", "/forward", run_forward},
+    {"DELETE", "/sessions/", run_drop},
+    {"POST", "/configure", run_configure},
+    {"POST", "/drain", node_work_drain},
+};
+
+static const NodeWorkRole role = {
+    .routes = routes,
+    .route_count = sizeof routes / sizeof routes[0],
+    .size = size_station,
+    .build = build_station,
+    .name_range = name_range,
+    .describe = describe,
+    .write_metrics = write_metrics,
+};
+
+Error node_station_run(Node *node, Why *why)
+{
+    NodeStation *s = calloc(1, sizeof *s);
+    if (!s) return error_why(why, ERR_MEMORY, "no memory for a station");
+    s->range = node->self->range;
+    Error error = node_work_run(&s->work, node, &role, cpu_cores(), why);
+    free(s);
+    return error;
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/node_work.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/metrics.h"
+#include "cluster/plan.h"
+#include "host/cpu.h"
+#include "host/memory.h"
+#include "wire/frame.h"
+#include "wire/node_error.h"
+
+enum { QUEUE_MAX = 64, LOG_PAUSE_S = 1 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- Requests ---- */
+
+bool node_work_refuses(NodeWork *w, NodeRequest *r)
+{
+    Why why;
+    if (!w->loaded)
+        node_reply_error(r, error_why(&why, ERR_AGAIN, "%s is loading", w->node->self->id), &why);
+    else if (w->drained)
+        node_reply_error(r, error_why(&why, ERR_AGAIN, "%s is drained", w->node->self->id), &why);
+    return r->replied;
+}
+
+/* What a coordinator does in the normal course of things is no news; what strangers send gets a line a second. */
+static bool is_worth_a_line(NodeWork *w, Error error)
+{
+    unsigned status = node_error_status(error);
+    if (status == 503 || status == 409 || status == 410) return error == ERR_UNSUPPORTED;
+    uint64_t now = now_ns();
+    if (status != 500 && now - w->last_log_ns < LOG_PAUSE_S * 1000000000ull) return false;
+    w->last_log_ns = now;
+    return true;
+}
+
+void node_work_fail(NodeWork *w, NodeRequest *r, const char *what, Error error, const Why *why)
+{
+    atomic_fetch_add(&w->figures.failures, 1);
+    if (is_worth_a_line(w, error)) node_log(w->node, w->range, what, error, why);
+    node_reply_error(r, error, why);
+}
+
+uint64_t node_work_begin(NodeWork *w, NodeRequest *r)
+{
+    w->current = r;
+    atomic_fetch_add(&w->figures.calls, 1);
+    return now_ns();
+}
+
+uint32_t node_work_end(NodeWork *w, uint64_t begun_ns)
+{
+    const WeightsCounters *c = &w->worker.weights.counters;
+    uint64_t us = (now_ns() - begun_ns) / 1000;
+    w->current = NULL;
+    atomic_fetch_add(&w->figures.compute_us, us);
+    w->figures.weight_bytes = c->bytes;
+    w->figures.tiles = c->tiles;
+    w->figures.phase_loads = c->phase_loads;
+    w->figures.dropped_bytes = c->dropped_bytes;
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
+static bool client_is_gone(void *work)
+{
+    const NodeWork *w = work;
+    return w->current && node_request_gone(w->current);
+}
+
+void node_work_drain(void *work, NodeRequest *r)
+{
+    NodeWork *w = work;
+    static const char body[] = "{\"state\":\"draining\"}";
+    w->drained = true;
+    node_reply(r, 200, "application/json", body, sizeof body - 1);
+}
+
+/* ---- What the node says of itself ---- */
+
+static const char *state_name(const NodeWork *w)
+{
+    if (w->drained || (w->server && node_server_draining(w->server))) return "draining";
+    return w->loaded ? "ready" : "loading";
+}
+
+static void write_member(JsonWriter *out, const char *name, uint64_t value)
+{
+    json_writer_raw(out, ",\"");
+    json_writer_raw(out, name);
+    json_writer_raw(out, "\":");
+    json_writer_u64(out, value);
+}
+
+static void write_text(JsonWriter *out, const char *name, const char *text)
+{
+    json_writer_raw(out, ",\"");
+    json_writer_raw(out, name);
+    json_writer_raw(out, "\":");
+    json_writer_text(out, text);
+}
+
+static void write_memory(NodeWork *w, JsonWriter *out)
+{
+    json_writer_raw(out, ",\"memory\":{\"budget_bytes\":");
+    json_writer_u64(out, w->node->cluster->memory_bytes);
+    write_member(out, "need_bytes", w->loaded_total_bytes);
+    write_member(out, "resident_bytes", memory_resident());
+    write_member(out, "peak_bytes", memory_peak());
+    json_writer_raw(out, "},\"weights\":{\"resident\":");
+    json_writer_bool(out, w->loaded_resident);
+    write_member(out, "bytes", w->loaded_weight_bytes);
+    write_member(out, "pinned_bytes", w->loaded_pinned_bytes);
+    json_writer_raw(out, "}");
+}
+
+static bool say_ready(void *work, char *json, size_t room)
+{
+    NodeWork *w = work;
+    const ClusterFile *c = w->node->cluster;
+    const char *state = state_name(w);
+    bool ready = strcmp(state, "ready") == 0;
+    char knot_id[17];
+    (void)snprintf(knot_id, sizeof knot_id, "%016" PRIx64, c->knot_id);
+    JsonWriter out = json_writer_make(json, room - 1);
+    json_writer_raw(&out, "{\"ready\":");
+    json_writer_bool(&out, ready);
+    write_text(&out, "state", state);
+    write_text(&out, "id", w->node->self->id);
+    write_text(&out, "role", cluster_file_role_name(w->node->self->role));
+    write_text(&out, "version", w->node->options->version);
+    write_member(&out, "frame_version", FRAME_VERSION);
+    write_text(&out, "knot_id", knot_id);
+    write_text(&out, "isa", kernels_isa_name(w->kernels->isa));
+    write_member(&out, "threads", w->threads);
+    pthread_mutex_lock(&w->lock);
+    write_text(&out, "owns", w->range);
+    write_memory(w, &out);
+    w->role->describe(w, &out);
+    pthread_mutex_unlock(&w->lock);
+    json_writer_raw(&out, "}");
+    ASSERT(!out.full);
+    json[out.used] = '\0';
+    return ready;
+}
+
+static void say_metrics(void *work, char *text, size_t room)
+{
+    NodeWork *w = work;
+    const NodeWorkFigures *f = &w->figures;
+    JsonWriter out = json_writer_make(text, room - 1);
+    metrics_write_count(&out, "cobord_node_calls_total", "Frames begun.", f->calls);
+    metrics_write_count(&out, "cobord_node_call_failures_total", "Frames that failed.",
+                        f->failures);
+    metrics_write_seconds(&out, "cobord_node_compute_seconds_total", "Spent on frames.",
+                          f->compute_us / 1000);
+    metrics_write_count(&out, "cobord_node_weight_bytes_total", "Bytes of weights used.",
+                        f->weight_bytes);
+    metrics_write_count(&out, "cobord_node_weight_tiles_total", "Pieces that they came in.",
+                        f->tiles);
+    metrics_write_count(&out, "cobord_node_phase_loads_total", "Phases used.", f->phase_loads);
+    metrics_write_count(&out, "cobord_node_dropped_bytes_total",
+                        "Bytes of weights given back after use.", f->dropped_bytes);
+    pthread_mutex_lock(&w->lock);
+    metrics_write_gauge(&out, "cobord_node_memory_need_bytes", "The sum made before the start.",
+                        w->loaded_total_bytes);
+    metrics_write_gauge(&out, "cobord_node_weight_bytes", "Weights that the node owns.",
+                        w->loaded_weight_bytes);
+    metrics_write_gauge(&out, "cobord_node_weight_pinned_bytes", "Of these, always in memory.",
+                        w->loaded_pinned_bytes);
+    pthread_mutex_unlock(&w->lock);
+    metrics_write_gauge(&out, "cobord_node_memory_budget_bytes", "What the cluster file allows.",
+                        w->node->cluster->memory_bytes);
+    metrics_write_gauge(&out, "cobord_node_ready", "1 when frames are taken.",
+                        strcmp(state_name(w), "ready") == 0);
+    w->role->write_metrics(w, &out);
+    ASSERT(!out.full);
+    text[out.used] = '\0';
+}
+
+/* ---- Building ---- */
+
+Error node_work_fits(NodeWork *w, NodeMemory *sum, Why *why)
+{
+    *sum = (NodeMemory){0};
+    TRY(w->role->size(w, sum, why));
+    return node_memory_choose(sum, w->node->self->id, w->node->cluster->memory_bytes, why);
+}
+
+static Error build(NodeWork *w, Why *why)
+{
+    Arena arena;
+    void *scratch;
+    NodeMemory *m = &w->memory;
+    TRY(node_memory_take(m, &arena, &scratch, why));
+    TRY(worker_start(&w->worker, &w->model.file, 0, m->window_bytes, w->threads, why));
+    weights_pin(&w->worker.weights, m->weights_first, m->weights_first + m->pinned_bytes);
+    w->worker.cancelled = client_is_gone;
+    w->worker.cancel_context = w;
+    TRY(w->role->build(w, &arena, scratch, why));
+    weights_drop(&w->worker.weights);
+    w->worker.weights.counters = (WeightsCounters){0};
+    pthread_mutex_lock(&w->lock);
+    w->role->name_range(w, w->range);
+    w->loaded_total_bytes = m->total_bytes;
+    w->loaded_pinned_bytes = m->pinned_bytes;
+    w->loaded_weight_bytes = m->weights_last - m->weights_first;
+    w->loaded_resident = m->resident;
+    pthread_mutex_unlock(&w->lock);
+    return OK;
+}
+
+static void tear_down(NodeWork *w)
+{
+    NodeMemory *m = &w->memory;
+    worker_stop(&w->worker);
+    node_memory_give_back(m);
+    if (m->weights_last > m->weights_first)
+        knot_file_drop(&w->model.file, m->weights_first, m->weights_last - m->weights_first);
+}
+
+Error node_work_rebuild(NodeWork *w, const NodeMemory *sum, Why *why)
+{
+    w->loaded = false;
+    tear_down(w);
+    w->memory = *sum;
+    node_server_limit_bodies(w->server, (size_t)sum->body_bytes_max,
+                             (size_t)node_memory_bodies_bytes(sum));
+    TRY(build(w, why));
+    w->loaded = true;
+    return OK;
+}
+
+static Error choose_isa(NodeWork *w, Why *why)
+{
+    const NodeOptions *o = w->node->options;
+    Isa isa = o->isa_given ? o->isa : cpu_best();
+    w->kernels = kernels_for(isa);
+    w->ops = ops_for(isa);
+    if (w->kernels && w->ops && cpu_has(isa)) return OK;
+    return error_why(why, ERR_NOT_AVAILABLE, "instruction set %s", kernels_isa_name(isa));
+}
+
+/* What all nodes of a file must find alike: rows of a frame, rows that want logits. */
+static Error choose_rows(NodeWork *w, Why *why)
+{
+    static Plan plan;
+    const ClusterFile *c = w->node->cluster;
+    PhaseRange ranges[PHASES * 512];
+    uint32_t stations = c->parts[CLUSTER_STATION];
+    if (stations > sizeof ranges / sizeof ranges[0])
+        return error_why(why, ERR_RANGE, "%u stations", stations);
+    for (uint32_t i = 0; i < stations; i++)
+        ranges[i] = c->nodes[cluster_file_part(c, CLUSTER_STATION, i)].range;
+    PlanRequest request = {
+        .knot = &w->model.file.knot,
+        .hyper = &w->model.hyper,
+        .memory_bytes = c->memory_bytes,
+        .process_bytes = PLAN_PROCESS_BYTES,
+        .stations = stations,
+        .shards = c->parts[CLUSTER_SHARD] ? c->parts[CLUSTER_SHARD] : 1,
+        .ranges = ranges,
+        .context = c->context,
+        .chunk = c->chunk,
+        .logit_rows = c->sessions,
+        .sessions = c->sessions,
+        .workers = 1,
+        .cache = c->cache,
+        .kernels = w->kernels,
+        .ops = w->ops,
+    };
+    Error error = plan_make(&request, &plan, why);
+    if (error == ERR_PLAN && c->chunk) error = OK; /* another node's matter: this one sees below */
+    w->chunk = plan.chunk;
+    w->logit_rows = plan.logit_rows;
+    return error;
+}
+
+static Error open_server(NodeWork *w, Why *why)
+{
+    NodeServerOptions options = {
+        .listen = w->node->listen,
+        .key = w->node->key,
+        .certificate_file = w->node->certificate_file,
+        .certificate_key_file = w->node->certificate_key_file,
+        .routes = w->role->routes,
+        .route_count = w->role->route_count,
+        .threads = 1,
+        .queue_max = QUEUE_MAX,
+        .body_bytes_max = (size_t)w->memory.body_bytes_max,
+        .bodies_bytes_max = (size_t)node_memory_bodies_bytes(&w->memory),
+        .context = w,
+        .ready = say_ready,
+        .metrics = say_metrics,
+    };
+    w->node->listen.fd = -1;
+    return node_server_open(&options, &w->server, why);
+}
+
+static Error serve(NodeWork *w, uint32_t threads_default, Why *why)
+{
+    TRY(choose_isa(w, why));
+    w->threads = w->node->options->threads ? w->node->options->threads : threads_default;
+    TRY(node_model_open(w->node, &w->model, why));
+    TRY(choose_rows(w, why));
+    TRY(node_work_fits(w, &w->memory, why));
+    w->role->name_range(w, w->range);
+    TRY(open_server(w, why));
+    TRY(node_model_verify(w->node, &w->model, why));
+    TRY(build(w, why));
+    w->loaded = true;
+    node_announce(w->node, w->range);
+    node_server_run(w->server);
+    return OK;
+}
+
+Error node_work_run(NodeWork *w, Node *node, const NodeWorkRole *role, uint32_t threads_default,
+                    Why *why)
+{
+    w->node = node;
+    w->role = role;
+    w->model.file.descriptor = -1;
+    pthread_mutex_init(&w->lock, NULL);
+    Error error = serve(w, threads_default, why);
+    node_server_close(w->server);
+    worker_stop(&w->worker);
+    node_memory_give_back(&w->memory);
+    node_model_close(&w->model);
+    pthread_mutex_destroy(&w->lock);
+    return error;
+}
