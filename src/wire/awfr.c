@@ -32,12 +32,21 @@ static Error awfr_check_rows(const AwfrPiece *p, Why *why)
     return OK;
 }
 
+static bool awfr_is_embedding_row(const AwfrPiece *p)
+{
+    return p->row_count == 1 && strcmp(p->tensor->name, "token_embd_weight") == 0 &&
+           p->tensor->layout == LAYOUT_ROWS;
+}
+
+static BlockType awfr_type(const AwfrPiece *p) { return p->as_f32 ? BLOCK_F32 : p->tensor->type; }
+
 /* Places one piece behind those before it, which end at *end. */
 static Error awfr_place(AwfrPiece *p, uint64_t *end, Why *why)
 {
     const KnotTensor *t = p->tensor;
     TRY(awfr_check_rows(p, why));
-    TRY(layout_tensor_bytes(t->type, t->layout, p->row_count, t->cols, &p->bytes, why));
+    ASSERT(!p->as_f32 || awfr_is_embedding_row(p));
+    TRY(layout_tensor_bytes(awfr_type(p), t->layout, p->row_count, t->cols, &p->bytes, why));
     if (!bytes_round_up(*end, AWFR_ALIGN, &p->at) || !bytes_add(p->at, p->bytes, end))
         return error_why(why, ERR_TOO_LARGE, "%s: the frame has too many bytes", t->name);
     return OK;
@@ -87,7 +96,8 @@ static void awfr_put_piece(FrameKind kind, const AwfrPiece *p, uint32_t name, ui
     bool hashed = kind == FRAME_TENSORS_ANSWER;
     ASSERT(hashed == (p->hash_kind != AWFR_HASH_NONE));
     bytes_store32(at, name);
-    at[4] = (uint8_t)p->tensor->type;
+    ASSERT(!p->as_f32 || p->hash_kind == AWFR_HASH_PIECE);
+    at[4] = (uint8_t)awfr_type(p);
     at[5] = (uint8_t)p->tensor->layout;
     bytes_store16(at + 6, (uint16_t)p->hash_kind);
     bytes_store32(at + 8, p->tensor->rows);
@@ -153,10 +163,14 @@ static Error awfr_take_names(const uint8_t *header, uint32_t names, const AwfrTe
     return OK;
 }
 
-static Error awfr_check_tensor(const uint8_t *at, const KnotTensor *t, Why *why)
+/* A type that is not the knot's is taken for one thing only: an embedding row as float32. */
+static Error awfr_check_tensor(FrameKind kind, const uint8_t *at, AwfrPiece *p, Why *why)
 {
+    const KnotTensor *t = p->tensor;
     uint32_t rows = bytes_load32(at + 8), cols = bytes_load32(at + 12);
-    if (at[4] != (uint8_t)t->type || at[5] != (uint8_t)t->layout)
+    p->as_f32 = kind == FRAME_TENSORS_ANSWER && at[4] == (uint8_t)BLOCK_F32 &&
+                t->type != BLOCK_F32 && awfr_is_embedding_row(p);
+    if (at[4] != (uint8_t)awfr_type(p) || at[5] != (uint8_t)t->layout)
         return error_why(why, ERR_TYPE, "%s: type %u, layout %u; the knot has type %u, layout %u",
                          t->name, (unsigned)at[4], (unsigned)at[5], (unsigned)t->type,
                          (unsigned)t->layout);
@@ -173,8 +187,8 @@ static Error awfr_check_hash_kind(FrameKind kind, const AwfrPiece *p, uint32_t h
                      ? hash_kind == AWFR_HASH_NONE && p->hash == 0
                      : hash_kind >= AWFR_HASH_TENSOR && hash_kind <= AWFR_HASH_PIECE;
     if (hash_kind == AWFR_HASH_TENSOR) valid &= p->row_count == t->rows;
-    if (hash_kind == AWFR_HASH_EMBEDDING_ROW)
-        valid &= p->row_count == 1 && strcmp(t->name, "token_embd_weight") == 0;
+    if (hash_kind == AWFR_HASH_EMBEDDING_ROW) valid &= awfr_is_embedding_row(p) && !p->as_f32;
+    if (p->as_f32) valid &= hash_kind == AWFR_HASH_PIECE;
     if (valid) return OK;
     return error_why(why, ERR_FORMAT, "%s: a hash of kind %u does not belong to %u rows", t->name,
                      hash_kind, p->row_count);
@@ -193,7 +207,7 @@ static Error awfr_take_piece(FrameKind kind, const uint8_t *header, size_t from,
                        .row_count = bytes_load32(at + 20),
                        .hash_kind = (AwfrHash)hash_kind,
                        .hash = bytes_load64(at + 32)};
-    TRY(awfr_check_tensor(at, out->tensor, why));
+    TRY(awfr_check_tensor(kind, at, out, why));
     TRY(awfr_place(out, end, why));
     if (out->bytes != bytes_load64(at + 24))
         return error_why(why, ERR_SHAPE, "%s: %u rows are %llu bytes, the frame says %llu",

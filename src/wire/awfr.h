@@ -10,6 +10,7 @@
 #ifndef COBORD_WIRE_AWFR_H
 #define COBORD_WIRE_AWFR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,8 @@ typedef struct AwfrPiece {
     uint64_t hash;
     uint64_t bytes; /* filled in by readers and awfr_lay_out */
     uint64_t at;    /* from the payload's start; the same */
+    /* Answers only: one embedding row as float32, from a cache that keeps them so; AWFR_HASH_PIECE. */
+    bool as_f32;
 } AwfrPiece;
 
 typedef struct AwfrTerms {

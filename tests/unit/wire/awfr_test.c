@@ -43,13 +43,13 @@ static int setup(void **state)
                         .knot = &knot,
                         .pieces_max = PIECES,
                         .payload_bytes_max = sizeof payload};
-    pieces[0] = (AwfrPiece){embd, 3, 1, AWFR_HASH_EMBEDDING_ROW, 0, 0, 0};
-    pieces[1] = (AwfrPiece){embd, 49, 1, AWFR_HASH_EMBEDDING_ROW, 0, 0, 0};
-    pieces[2] = (AwfrPiece){norm, 0, 1, AWFR_HASH_TENSOR, 0, 0, 0};
-    pieces[3] =
-        (AwfrPiece){up, 16, 24, AWFR_HASH_PIECE, 0, 0, 0}; /* to the end, 8 rows in the last */
-    pieces[4] = (AwfrPiece){up, 0, 16, AWFR_HASH_PIECE, 0, 0, 0};
-    pieces[5] = (AwfrPiece){embd, 0, 50, AWFR_HASH_TENSOR, 0, 0, 0};
+    pieces[0] = (AwfrPiece){embd, 3, 1, AWFR_HASH_EMBEDDING_ROW, 0, 0, 0, false};
+    pieces[1] = (AwfrPiece){embd, 49, 1, AWFR_HASH_EMBEDDING_ROW, 0, 0, 0, false};
+    pieces[2] = (AwfrPiece){norm, 0, 1, AWFR_HASH_TENSOR, 0, 0, 0, false};
+    pieces[3] = (AwfrPiece){up, 16, 24, AWFR_HASH_PIECE,
+                            0,  0,  0,  false}; /* to the end, 8 rows in the last */
+    pieces[4] = (AwfrPiece){up, 0, 16, AWFR_HASH_PIECE, 0, 0, 0, false};
+    pieces[5] = (AwfrPiece){embd, 0, 50, AWFR_HASH_TENSOR, 0, 0, 0, false};
     assert_int_equal(awfr_lay_out(pieces, PIECES, &payload_bytes, &hostile_why), OK);
     memset(payload, 0, sizeof payload);
     for (int i = 0; i < PIECES; i++) {
@@ -124,6 +124,41 @@ static void test_poison(void **state)
     assert_int_equal(awfr_check_gaps(got, got_count, payload, NULL), ERR_FORMAT);
 }
 
+/* One embedding row may come as float32, with the sender's own hash and in an answer only. */
+static void test_f32_row(void **state)
+{
+    (void)state;
+    enum { P1 = 64 + 3 * 64 + 48 };
+    pieces[1].as_f32 = true;
+    pieces[1].hash_kind = AWFR_HASH_PIECE;
+    assert_int_equal(awfr_lay_out(pieces, PIECES, &payload_bytes, &hostile_why), OK);
+    assert_int_equal(pieces[1].bytes, 64 * 4);
+    for (int i = 0; i < PIECES; i++)
+        pieces[i].hash = hash_xxh64(payload + pieces[i].at, pieces[i].bytes);
+    write_frame(FRAME_TENSORS_ANSWER);
+    assert_int_equal(read_answer(header, header_bytes, &hostile_why), OK);
+    assert_true(got[1].as_f32);
+    assert_false(got[0].as_f32);
+    assert_int_equal(got[1].bytes, 64 * 4);
+    assert_int_equal(awfr_check_piece(&got[1], payload + got[1].at, NULL), OK);
+    assert_int_equal(awfr_check_answer(pieces, PIECES, got, got_count, NULL), OK);
+    assert_int_equal(hostile_set(read_answer, header, P1 + 6, AWFR_HASH_EMBEDDING_ROW, 2),
+                     ERR_FORMAT);
+    assert_int_equal(hostile_set(read_answer, header, P1 + 20, 2, 4), ERR_TYPE); /* one row only */
+    assert_int_equal(hostile_set(read_answer, header, P1 + 24, 68, 8), ERR_SHAPE);
+    assert_int_equal(hostile_set(read_answer, header, P1 + 3 * 48 + 4, 0, 1),
+                     ERR_TYPE); /* not a matrix */
+    assert_int_equal(hostile_set(read_request, header, P1 + 4, 0, 1), ERR_FORMAT); /* an answer */
+    hostile_cut(read_answer, header, header_bytes);
+    hostile_flip(read_answer, header, header_bytes);
+    hostile_any(read_answer, header, header_bytes);
+    pieces[1].as_f32 = false;
+    assert_int_equal(awfr_lay_out(pieces, PIECES, &payload_bytes, &hostile_why), OK);
+    write_frame(FRAME_TENSORS);
+    assert_int_equal(hostile_set(read_request, header, P1 + 4, 0, 1),
+                     ERR_TYPE); /* nobody asks for it */
+}
+
 static void test_hostile(void **state)
 {
     (void)state;
@@ -184,7 +219,7 @@ static void test_many(void **state)
     (void)state;
     static AwfrPiece many[AWFR_PIECES_MAX];
     for (uint32_t i = 0; i < AWFR_PIECES_MAX; i++)
-        many[i] = (AwfrPiece){&knot.tensors[0], i % 50, 1, AWFR_HASH_NONE, 0, 0, 0};
+        many[i] = (AwfrPiece){&knot.tensors[0], i % 50, 1, AWFR_HASH_NONE, 0, 0, 0, false};
     terms.pieces_max = AWFR_PIECES_MAX;
     assert_int_equal(awfr_lay_out(many, AWFR_PIECES_MAX, &payload_bytes, NULL), OK);
     awfr_write(FRAME_TENSORS, &terms, 1, many, AWFR_PIECES_MAX, header);
@@ -203,8 +238,8 @@ static void test_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_layout),  TEST(test_round_trip), TEST(test_request), TEST(test_poison),
-        TEST(test_hostile), TEST(test_fields),     TEST(test_many),
+        TEST(test_layout), TEST(test_round_trip), TEST(test_request), TEST(test_f32_row),
+        TEST(test_poison), TEST(test_hostile),    TEST(test_fields),  TEST(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
