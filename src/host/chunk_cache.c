@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/chunk_cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cluster/warden.h"
+#include "host/places.h"
+
+enum { NAME_BYTES = 128, RETRY_S = 60 };
+enum { CHUNK_NONE, CHUNK_THERE, CHUNK_WRITING, CHUNK_DOOMED /* while it is written */ };
+
+struct ChunkCache {
+    ChunkCacheOptions options;
+    char name[NAME_BYTES];
+    int parent, directory; /* descriptors; the directory is locked */
+    pthread_mutex_t lock;
+    uint8_t *there; /* CHUNK_.. of each */
+    uint32_t count;
+    uint64_t foreign_bytes; /* of wardens that are gone */
+    uint32_t writing;       /* number of the next temporary file */
+    bool warned;
+    time_t closed_until; /* after a failed write */
+    ChunkCacheCounters counters;
+};
+
+/* --- names --- */
+
+static void chunk_name(char out[NAME_BYTES], uint32_t chunk)
+{
+    (void)snprintf(out, NAME_BYTES, "%08u.chunk", chunk);
+}
+
+/* Only what a warden has made. */
+static bool is_warden_name(const char *name)
+{
+    for (int i = 0; i < 16; i++)
+        if (!strchr("0123456789abcdef", name[i]) || !name[i]) return false;
+    return name[16] == '-';
+}
+
+static bool chunk_of(const char *name, uint32_t *out)
+{
+    unsigned chunk;
+    char tail, again[NAME_BYTES];
+    if (sscanf(name, "%8u.chun%c", &chunk, &tail) != 2) return false;
+    chunk_name(again, chunk);
+    *out = chunk;
+    return strcmp(again, name) == 0;
+}
+
+static uint64_t chunk_bytes_of(const ChunkCache *c, uint32_t chunk)
+{
+    uint64_t end = c->options.index->knot.block_hashes.offset,
+             at = (uint64_t)chunk * WARDEN_CHUNK_BYTES;
+    if (at >= end) return 0;
+    return end - at < WARDEN_CHUNK_BYTES ? end - at : WARDEN_CHUNK_BYTES;
+}
+
+/* --- directories of wardens that are gone --- */
+
+/* Locks it, so that nobody uses it while it is counted or removed. Result  -1: it is in use. */
+static int open_abandoned(int parent, const char *name)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        (void)close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+typedef uint64_t (*EachFile)(int directory, const char *name, const struct stat *st);
+
+static uint64_t for_each_file(int directory, EachFile each)
+{
+    uint64_t sum = 0;
+    int again = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = again < 0 ? NULL : fdopendir(again);
+    if (!d && again >= 0) (void)close(again);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        if (fstatat(directory, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            sum += each(directory, e->d_name, &st);
+    }
+    if (d) (void)closedir(d);
+    return sum;
+}
+
+static uint64_t count_file(int directory, const char *name, const struct stat *st)
+{
+    (void)directory, (void)name;
+    return (uint64_t)st->st_size;
+}
+
+static uint64_t remove_file(int directory, const char *name, const struct stat *st)
+{
+    return unlinkat(directory, name, 0) == 0 ? (uint64_t)st->st_size : 0;
+}
+
+/* Carries out `each` on all files of the directories of wardens that are gone. */
+static uint64_t for_each_abandoned(ChunkCache *c, EachFile each, bool remove)
+{
+    uint64_t sum = 0;
+    int again = openat(c->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = again < 0 ? NULL : fdopendir(again);
+    if (!d && again >= 0) (void)close(again);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!is_warden_name(e->d_name) || strcmp(e->d_name, c->name) == 0) continue;
+        int fd = open_abandoned(c->parent, e->d_name);
+        if (fd < 0) continue;
+        sum += for_each_file(fd, each);
+        if (remove) (void)unlinkat(c->parent, e->d_name, AT_REMOVEDIR);
+        (void)close(fd);
+    }
+    if (d) (void)closedir(d);
+    return sum;
+}
+
+/* --- opening --- */
+
+static bool over_cap(const ChunkCache *c, uint64_t more)
+{
+    uint64_t held = c->counters.held_bytes + c->foreign_bytes + more;
+    return c->options.bytes_max && held > c->options.bytes_max;
+}
+
+static void evict_abandoned(ChunkCache *c)
+{
+    if (!c->foreign_bytes) return;
+    (void)for_each_abandoned(c, remove_file, true);
+    c->foreign_bytes = 0;
+    c->counters.evictions++;
+}
+
+/* What an earlier run left: whole chunks stay, anything else in the directory goes. */
+static void scan(ChunkCache *c)
+{
+    int again = openat(c->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = again < 0 ? NULL : fdopendir(again);
+    if (!d && again >= 0) (void)close(again);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        uint32_t chunk;
+        if (e->d_name[0] == '.' && (!e->d_name[1] || !strcmp(e->d_name, ".."))) continue;
+        bool whole = chunk_of(e->d_name, &chunk) && chunk < c->count &&
+                     fstatat(c->directory, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                     S_ISREG(st.st_mode) && (uint64_t)st.st_size == chunk_bytes_of(c, chunk);
+        if (whole) {
+            c->there[chunk] = CHUNK_THERE;
+            c->counters.held_bytes += chunk_bytes_of(c, chunk);
+        } else (void)unlinkat(c->directory, e->d_name, 0);
+    }
+    if (d) (void)closedir(d);
+}
+
+static void remove_chunk(ChunkCache *c, uint32_t chunk)
+{
+    char name[NAME_BYTES];
+    chunk_name(name, chunk);
+    (void)unlinkat(c->directory, name, 0);
+    c->counters.held_bytes -= c->there[chunk] ? chunk_bytes_of(c, chunk) : 0;
+    c->there[chunk] = CHUNK_NONE;
+}
+
+/* The cap may have become smaller since the last run. */
+static void keep_cap(ChunkCache *c)
+{
+    c->foreign_bytes = for_each_abandoned(c, count_file, false);
+    if (over_cap(c, 0)) evict_abandoned(c);
+    for (uint32_t i = c->count; i-- > 0 && over_cap(c, 0);)
+        if (c->there[i]) {
+            remove_chunk(c, i);
+            c->counters.evictions++;
+        }
+}
+
+static Error make_directories(const char *path, Why *why)
+{
+    char part[PLACES_PATH_BYTES];
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+        return error_why(why, ERR_TOO_LARGE, "the path of the cache");
+    for (char *at = part + 1; *at; at++) {
+        if (*at != '/') continue;
+        *at = '\0';
+        (void)mkdir(part, 0777);
+        *at = '/';
+    }
+    if (mkdir(part, 0777) != 0 && errno != EEXIST) return places_system_error(errno, path, why);
+    return OK;
+}
+
+static Error open_directories(ChunkCache *c, Why *why)
+{
+    const char *path = c->options.directory;
+    TRY(make_directories(path, why));
+    c->parent = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->parent < 0) return places_system_error(errno, path, why);
+    if (mkdirat(c->parent, c->name, 0777) != 0 && errno != EEXIST)
+        return places_system_error(errno, path, why);
+    c->directory = openat(c->parent, c->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (c->directory < 0) return places_system_error(errno, path, why);
+    if (flock(c->directory, LOCK_EX | LOCK_NB) != 0)
+        return error_why(why, ERR_IO, "%s/%s is another warden's", path, c->name);
+    return OK;
+}
+
+Error chunk_cache_open(const ChunkCacheOptions *options, ChunkCache **out, Why *why)
+{
+    ChunkCache *c = calloc(1, sizeof *c);
+    if (!c) return error_why(why, ERR_MEMORY, "no memory for a cache");
+    c->options = *options;
+    c->parent = c->directory = -1;
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)snprintf(c->name, sizeof c->name, "%s", options->name);
+    c->count = (uint32_t)(options->index->knot.block_hashes.offset / WARDEN_CHUNK_BYTES + 1);
+    c->there = calloc(c->count, 1);
+    Error e = c->there ? open_directories(c, why) : error_why(why, ERR_MEMORY, "a cache");
+    if (e) {
+        chunk_cache_close(c);
+        return e;
+    }
+    scan(c);
+    keep_cap(c);
+    *out = c;
+    return OK;
+}
+
+void chunk_cache_close(ChunkCache *c)
+{
+    if (!c) return;
+    if (c->directory >= 0) (void)close(c->directory);
+    if (c->parent >= 0) (void)close(c->parent);
+    (void)pthread_mutex_destroy(&c->lock);
+    free(c->there);
+    free(c);
+}
+
+/* --- reading --- */
+
+/* Exactly `bytes`, and nothing behind them. */
+static bool read_whole(int directory, const char *name, uint64_t bytes, uint8_t *out)
+{
+    struct stat st;
+    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool good = fd >= 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size == bytes;
+    for (uint64_t at = 0; good && at < bytes;) {
+        ssize_t n = pread(fd, out + at, (size_t)(bytes - at), (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        good = n > 0;
+        if (good) at += (uint64_t)n;
+    }
+    if (fd >= 0) (void)close(fd);
+    return good;
+}
+
+static bool is_there(ChunkCache *c, uint32_t chunk)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    bool there = chunk < c->count && c->there[chunk] == CHUNK_THERE;
+    if (!there) c->counters.misses++;
+    (void)pthread_mutex_unlock(&c->lock);
+    return there;
+}
+
+bool chunk_cache_get(ChunkCache *c, uint32_t chunk, uint64_t bytes, uint8_t *out)
+{
+    char name[NAME_BYTES];
+    if (!is_there(c, chunk)) return false;
+    chunk_name(name, chunk);
+    bool good = read_whole(c->directory, name, bytes, out) &&
+                knot_index_check(c->options.index, (uint64_t)chunk * WARDEN_CHUNK_BYTES, bytes, out,
+                                 NULL) == OK;
+    (void)pthread_mutex_lock(&c->lock);
+    if (good) c->counters.hits++;
+    else c->counters.bad++;
+    if (!good && c->there[chunk] == CHUNK_THERE) remove_chunk(c, chunk);
+    (void)pthread_mutex_unlock(&c->lock);
+    return good;
+}
+
+void chunk_cache_forget(ChunkCache *c, uint32_t chunk)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    if (chunk < c->count && c->there[chunk] >= CHUNK_WRITING) c->there[chunk] = CHUNK_DOOMED;
+    else if (chunk < c->count) remove_chunk(c, chunk);
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+/* --- writing --- */
+
+static bool wants(ChunkCache *c, uint32_t chunk, uint64_t bytes)
+{
+    struct timespec now;
+    if (chunk >= c->count || c->there[chunk]) return false;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec < c->closed_until) return false;
+    if (over_cap(c, bytes)) evict_abandoned(c);
+    return !over_cap(c, bytes);
+}
+
+bool chunk_cache_wants(ChunkCache *c, uint32_t chunk, uint64_t bytes)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    bool result = wants(c, chunk, bytes);
+    (void)pthread_mutex_unlock(&c->lock);
+    return result;
+}
+
+static bool write_whole(int fd, uint64_t bytes, const uint8_t *data)
+{
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t n = pwrite(fd, data + at, (size_t)(bytes - at), (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = ENOSPC;
+        if (n <= 0) return false;
+        at += (uint64_t)n;
+    }
+    return fsync(fd) == 0;
+}
+
+/* Result  0, or the number of the system's error. */
+static int write_file(const ChunkCache *c, const char *temporary, const char *name, uint64_t bytes,
+                      const uint8_t *data)
+{
+    int fd = openat(c->directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) return errno;
+    int number = write_whole(fd, bytes, data) ? 0 : errno;
+    if (close(fd) != 0 && !number) number = errno;
+    if (!number && renameat(c->directory, temporary, c->directory, name) != 0) number = errno;
+    if (number) (void)unlinkat(c->directory, temporary, 0);
+    return number;
+}
+
+static void failed(ChunkCache *c, int number)
+{
+    char line[256];
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    c->closed_until = now.tv_sec + RETRY_S;
+    c->counters.failures++;
+    if (c->warned) return;
+    c->warned = true;
+    (void)snprintf(line, sizeof line, "the cache in %.120s keeps nothing new: %s",
+                   c->options.directory, strerror(number));
+    tell_note(c->options.tell, line);
+}
+
+void chunk_cache_put(ChunkCache *c, uint32_t chunk, uint64_t bytes, const uint8_t *data)
+{
+    char name[NAME_BYTES], temporary[NAME_BYTES];
+    (void)pthread_mutex_lock(&c->lock);
+    bool wanted = wants(c, chunk, bytes);
+    if (wanted) { /* counted before it is there, so that two writers keep the cap */
+        c->there[chunk] = CHUNK_WRITING;
+        c->counters.held_bytes += bytes;
+    }
+    (void)snprintf(temporary, sizeof temporary, ".%u.part", c->writing++);
+    (void)pthread_mutex_unlock(&c->lock);
+    if (!wanted) return;
+    chunk_name(name, chunk);
+    int number = write_file(c, temporary, name, bytes, data);
+    (void)pthread_mutex_lock(&c->lock);
+    if (number || c->there[chunk] == CHUNK_DOOMED) remove_chunk(c, chunk);
+    else c->there[chunk] = CHUNK_THERE;
+    if (number) failed(c, number);
+    else {
+        c->counters.writes++;
+        c->warned = false;
+    }
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+ChunkCacheCounters chunk_cache_counters(ChunkCache *c)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    ChunkCacheCounters result = c->counters;
+    (void)pthread_mutex_unlock(&c->lock);
+    return result;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/warden_vocab.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+enum { BATCH_ROWS = 256, READS_MAX = 3, WARM_MAX = 1024 };
+
+struct WardenVocab {
+    WardenVocabOptions options;
+    WardenLevels *levels;
+    const KnotIndex *index;
+    const KnotTensor *tensor;
+    uint32_t row_bytes;
+    pthread_mutex_t lock; /* of everything below */
+    WardenRows *memory;
+    void *arena_memory;
+    RowStore *rows; /* or NULL */
+    float *values;  /* [BATCH_ROWS][cols] */
+    uint32_t *warm; /* ids that the row store had and memory should have: after the response */
+    uint32_t warm_count;
+    uint64_t store_rows, store_bad;
+    pthread_mutex_t
+        counters_lock; /* of the figures alone: who asks for them does not wait for the store */
+    WardenVocabCounters counters;
+};
+
+static void publish(WardenVocab *v)
+{
+    WardenVocabCounters c = {.memory = warden_rows_counters(v->memory),
+                             .store_rows = v->store_rows,
+                             .store_bad = v->store_bad,
+                             .has_rows = v->rows != NULL};
+    if (v->rows) c.rows = row_store_counters(v->rows);
+    (void)pthread_mutex_lock(&v->counters_lock);
+    v->counters = c;
+    (void)pthread_mutex_unlock(&v->counters_lock);
+}
+
+/* --- opening --- */
+
+static Error open_tensor(WardenVocab *v, Why *why)
+{
+    const Knot *k = &v->index->knot;
+    uint64_t bytes;
+    v->tensor = knot_find(k, "token_embd_weight");
+    if (!v->tensor) return error_why(why, ERR_MISSING_TENSOR, "token_embd_weight is missing");
+    if (v->tensor->layout != LAYOUT_ROWS || !k->embedding_row_hashes.bytes)
+        return error_why(why, ERR_FORMAT, "token_embd_weight: rows without hashes of their own");
+    if (v->options.id_last > v->tensor->rows)
+        return error_why(why, ERR_RANGE, "ids up to %u, token_embd_weight has %u rows",
+                         v->options.id_last, v->tensor->rows);
+    TRY(block_row_bytes(v->tensor->type, v->tensor->cols, &bytes, why));
+    v->row_bytes = (uint32_t)bytes;
+    return OK;
+}
+
+static Error open_memory(WardenVocab *v, Why *why)
+{
+    WardenRowsConfig config = {v->options.id_first, v->options.id_last, v->row_bytes,
+                               v->options.budget_bytes};
+    size_t bytes = (size_t)warden_rows_bytes(&config);
+    v->arena_memory = malloc(bytes);
+    v->values = malloc((size_t)BATCH_ROWS * v->tensor->cols * sizeof *v->values);
+    v->warm = malloc(WARM_MAX * sizeof *v->warm);
+    if (!v->arena_memory || !v->values || !v->warm)
+        return error_why(why, ERR_MEMORY, "%zu bytes for embedding rows", bytes);
+    Arena arena = arena_make(v->arena_memory, bytes);
+    return warden_rows_build(&config, &arena, &v->memory, why);
+}
+
+static Error open_parts(WardenVocab *v, Why *why)
+{
+    TRY(open_tensor(v, why));
+    TRY(open_memory(v, why));
+    if (v->options.row_store[0])
+        TRY(row_store_open(v->options.row_store, v->index->knot.id, v->tensor->cols, &v->rows,
+                           why));
+    publish(v);
+    return OK;
+}
+
+Error warden_vocab_open(const WardenVocabOptions *options, WardenLevels *levels, WardenVocab **out,
+                        Why *why)
+{
+    WardenVocab *v = calloc(1, sizeof *v);
+    if (!v) return error_why(why, ERR_MEMORY, "no memory for a warden");
+    v->options = *options;
+    v->levels = levels;
+    v->index = warden_levels_index(levels);
+    (void)pthread_mutex_init(&v->lock, NULL);
+    (void)pthread_mutex_init(&v->counters_lock, NULL);
+    Error e = open_parts(v, why);
+    if (e) warden_vocab_close(v);
+    else *out = v;
+    return e;
+}
+
+void warden_vocab_close(WardenVocab *v)
+{
+    if (!v) return;
+    if (v->rows) row_store_close(v->rows);
+    free(v->arena_memory);
+    free(v->values);
+    free(v->warm);
+    (void)pthread_mutex_destroy(&v->lock);
+    (void)pthread_mutex_destroy(&v->counters_lock);
+    free(v);
+}
+
+const KnotTensor *warden_vocab_tensor(const WardenVocab *v) { return v->tensor; }
+
+/* --- reading --- */
+
+static bool is_right(const WardenVocab *v, uint32_t id, const uint8_t *bytes)
+{
+    uint64_t wanted;
+    return knot_index_row_hash(v->index, id, &wanted) && hash_xxh64(bytes, v->row_bytes) == wanted;
+}
+
+static bool read_memory(WardenVocab *v, WardenVocabRow *row)
+{
+    const uint8_t *bytes = warden_rows_get(v->memory, row->id);
+    if (!bytes) return false;
+    memcpy(row->bytes, bytes, v->row_bytes);
+    if (is_right(v, row->id, row->bytes)) return true;
+    (void)warden_rows_forget(v->memory, row->id, true);
+    return false;
+}
+
+static Error read_store(WardenVocab *v, uint32_t id, uint8_t *out, Why *why)
+{
+    uint64_t at = v->tensor->offset + (uint64_t)id * v->row_bytes;
+    for (int i = 0; i < READS_MAX; i++) {
+        TRY(warden_levels_read_row(v->levels, at, v->row_bytes, out, why));
+        v->store_rows++;
+        if (is_right(v, id, out)) return OK;
+        v->store_bad++;
+    }
+    return error_why(why, ERR_CHECKSUM, "token_embd_weight, row %u of the store", id);
+}
+
+/* The store's row goes to memory at once and to the row store when the answer has left. */
+static Error read_below(WardenVocab *v, WardenVocabRow *row, Why *why)
+{
+    TRY(read_store(v, row->id, row->bytes, why));
+    warden_rows_put(v->memory, row->id, row->bytes);
+    if (!v->rows) return OK;
+    TRY(block_dequantize_row(v->tensor->type, row->bytes, v->tensor->cols, v->values, why));
+    row_store_put(v->rows, row->id, v->values);
+    return OK;
+}
+
+/* Asks the row store for missing[count], at most BATCH_ROWS. */
+static void read_rows(WardenVocab *v, WardenVocabRow *const *missing, uint32_t count, bool *found)
+{
+    uint32_t ids[BATCH_ROWS], cols = v->tensor->cols;
+    memset(found, 0, count * sizeof *found);
+    if (!v->rows) return;
+    for (uint32_t i = 0; i < count; i++) ids[i] = missing[i]->id;
+    row_store_get(v->rows, ids, count, v->values, found);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!found[i]) continue;
+        memcpy(missing[i]->bytes, v->values + (size_t)i * cols, cols * sizeof(float));
+        missing[i]->is_f32 = true;
+        if (v->warm_count < WARM_MAX) v->warm[v->warm_count++] = ids[i];
+    }
+}
+
+static Error read_missing(WardenVocab *v, WardenVocabRow *const *missing, uint32_t count, Why *why)
+{
+    bool found[BATCH_ROWS];
+    read_rows(v, missing, count, found);
+    for (uint32_t i = 0; i < count; i++)
+        if (!found[i]) TRY(read_below(v, missing[i], why));
+    return OK;
+}
+
+static Error read_all(WardenVocab *v, WardenVocabRow *rows, uint32_t count, Why *why)
+{
+    WardenVocabRow *missing[BATCH_ROWS];
+    uint32_t misses = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (read_memory(v, &rows[i])) continue;
+        missing[misses++] = &rows[i];
+        if (misses < BATCH_ROWS) continue;
+        TRY(read_missing(v, missing, misses, why));
+        misses = 0;
+    }
+    return read_missing(v, missing, misses, why);
+}
+
+Error warden_vocab_read(WardenVocab *v, WardenVocabRow *rows, uint32_t count, uint8_t *room,
+                        Why *why)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        rows[i].is_f32 = false;
+        rows[i].bytes = room + (size_t)i * v->tensor->cols * sizeof(float);
+    }
+    (void)pthread_mutex_lock(&v->lock);
+    Error e = read_all(v, rows, count, why);
+    publish(v);
+    (void)pthread_mutex_unlock(&v->lock);
+    return e;
+}
+
+/* --- after the response --- */
+
+static void warm_up(WardenVocab *v)
+{
+    uint8_t *row = malloc(v->row_bytes);
+    uint32_t count = warden_rows_room(v->memory) ? v->warm_count : 0;
+    for (uint32_t i = 0; row && i < count; i++) {
+        if (warden_rows_has(v->memory, v->warm[i])) continue;
+        if (read_store(v, v->warm[i], row, NULL) != OK) break; /* the store is away: F32 serves */
+        warden_rows_put(v->memory, v->warm[i], row);
+    }
+    v->warm_count = 0;
+    free(row);
+}
+
+void warden_vocab_settle(WardenVocab *v)
+{
+    (void)pthread_mutex_lock(&v->lock);
+    warm_up(v);
+    if (v->rows) row_store_settle(v->rows);
+    publish(v);
+    (void)pthread_mutex_unlock(&v->lock);
+}
+
+void warden_vocab_forget(WardenVocab *v, uint32_t id)
+{
+    (void)pthread_mutex_lock(&v->lock);
+    (void)warden_rows_forget(v->memory, id, false);
+    if (v->rows) row_store_delete(v->rows, id);
+    publish(v);
+    (void)pthread_mutex_unlock(&v->lock);
+}
+
+WardenVocabCounters warden_vocab_counters(WardenVocab *v)
+{
+    (void)pthread_mutex_lock(&v->counters_lock);
+    WardenVocabCounters c = v->counters;
+    (void)pthread_mutex_unlock(&v->counters_lock);
+    return c;
+}
