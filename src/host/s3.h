@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What S3-compatible stores (R2, MinIO, versitygw, AWS) want beside plain HTTP: an address, and a signature over every
+ * request. The secret never leaves this machine and is never part of a text.
+ *
+ *   COBORD_S3_ENDPOINT       http(s)://HOST[:PORT][/PATH]; default https://s3.REGION.amazonaws.com
+ *   AWS_REGION               or AWS_DEFAULT_REGION; default us-east-1 ("auto" does for R2)
+ *   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN     without the first two: requests are not signed
+ *
+ * Addresses are path-style, ENDPOINT/BUCKET/KEY: they work with every store and need no names in the DNS.
+ * Source  AWS Signature Version 4, "Authenticating Requests: Using the Authorization Header". */
+#ifndef COBORD_HOST_S3_H
+#define COBORD_HOST_S3_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum { S3_TEXT_BYTES = 256, S3_TOKEN_BYTES = 2048, S3_PATH_BYTES = 1400 };
+
+typedef struct S3Access {
+    char endpoint[S3_TEXT_BYTES]; /* without a slash at the end */
+    char region[S3_TEXT_BYTES], key_id[S3_TEXT_BYTES], secret[S3_TEXT_BYTES];
+    char token[S3_TOKEN_BYTES]; /* "": none */
+} S3Access;
+
+/* Errors  ERR_USAGE (a variable that is no use, named; never its value when it is secret). */
+MUST_CHECK Error s3_access(S3Access *out, Why *why);
+/* Overwrites the secrets. */
+void s3_forget(S3Access *access);
+
+/* Writes `text` as it stands in an address: all but letters, digits, "-._~" and "/" as %XX. Result  false: no room. */
+bool s3_encode_path(const char *text, char *out, size_t room);
+
+/* The lines that sign one request without a body; empty ones are not sent. */
+typedef struct S3Lines {
+    char date[40], hash[96], authorization[S3_TEXT_BYTES * 2 + 256], token[S3_TOKEN_BYTES + 32];
+} S3Lines;
+
+/* `url` as it is sent, without a query; `range` is the value of that header, or NULL. `now` in seconds since 1970.
+ * Errors  ERR_USAGE (no address), ERR_TOO_LARGE. Without a key: four empty lines. */
+MUST_CHECK Error s3_sign(const S3Access *access, const char *method, const char *url,
+                         const char *range, int64_t now, S3Lines *out, Why *why);
+
+#endif
