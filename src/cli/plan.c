@@ -1,138 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cobord plan: who holds what, what each process needs, and whether it fits. Reads the model's header only. */
-#include <inttypes.h>
+/* cobord plan: who holds what, what each process needs, whether it fits, what a token costs; and the
+ * cluster file. Reads the model's header only. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "cli/cluster_plan.h"
 #include "cli/complain.h"
-#include "cli/engine_options.h"
+#include "cli/plan_print.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
-#include "host/cpu.h"
+#include "host/key.h"
+#include "host/ports.h"
 
-static const OptionId plan_options[] = {
-    OPTION_WORKERS, OPTION_STATIONS, OPTION_SHARDS,     OPTION_RANGES, OPTION_MEMORY,
-    OPTION_CONTEXT, OPTION_CHUNK,    OPTION_CACHE_TYPE, OPTION_JSON,   OPTION_END};
+static const OptionId plan_options[] = {OPTION_WORKERS, CLUSTER_PLAN_OPTIONS, OPTION_HOSTS,
+                                        OPTION_OUTPUT,  OPTION_JSON,          OPTION_END};
 static const OptionVerb plan_verb = {
     .name = "plan",
-    .usage = "MODEL --memory 128M [--workers N | --stations N --shards M]",
+    .usage = "MODEL --memory 128M [--workers N | --stations N --shards M] [-o CLUSTER.json]",
     .summary =
-        "Cuts a model into stations (layers) and shards (vocabulary), one process each, and adds\n"
-        "up what each needs. A plan that does not fit --memory (default 128M) is refused with its sum.",
+        "Cuts a model into stations (layers) and shards (vocabulary), one process each, adds up what\n"
+        "each needs, and says what a token costs. A plan that does not fit --memory (default 128M) is\n"
+        "refused with its sum. With -o it writes the cluster file that `cobord node` and `cobord up` read.",
     .examples = "  cobord plan qwen2.5-coder-1.5b --memory 128M\n"
-                "  cobord plan qwen2.5-coder-1.5b --memory 96M --stations 12 --shards 8 --json\n",
+                "  cobord plan qwen2.5-coder-1.5b --memory 96M --stations 12 --shards 8 --json\n"
+                "  cobord plan qwen2.5-coder-1.5b --hosts hosts.json -o cluster.json\n",
     .options = plan_options,
     .operands_min = 1,
     .operands_max = 1,
     .operand_names = "MODEL",
 };
 
-static const uint64_t MEMORY_DEFAULT = (uint64_t)128 << 20;
+/* ---- Addresses on this machine: the coordinator where --listen says, the others behind it. */
 
-static void role_texts(const Plan *p, uint32_t i, char *name, size_t name_bytes, char *range,
-                       size_t range_bytes)
+static Error address_here(ClusterPlan *p, char *host, uint16_t port, Why *why)
 {
-    const PlanRole *role = &p->role[i];
-    uint32_t number = role->is_shard ? i - p->request.stations : i;
-    snprintf(name, name_bytes, "%s-%" PRIu32, role->is_shard ? "shard" : "station", number);
-    if (role->is_shard) {
-        snprintf(range, range_bytes, "ids %" PRIu32 "-%" PRIu32, role->id_first, role->id_last);
-        return;
+    static const char nodes[] = "127.0.0.1";
+    Port *reserved = calloc(p->place_count, sizeof *reserved);
+    Error error = reserved ? OK : error_why(why, ERR_MEMORY, "the list of ports");
+    if (error == OK && port && port + p->place_count - 1 > UINT16_MAX)
+        error =
+            error_why(why, ERR_RANGE, "%u nodes from port %u on", p->place_count, (unsigned)port);
+    for (uint32_t i = 0; reserved && i < p->place_count; i++) {
+        const char *at = i ? nodes : host;
+        reserved[i].fd = -1;
+        if (error == OK && !port) error = ports_reserve(at, 0, &reserved[i], why);
+        p->addresses[i] =
+            (PlanAddress){.host = at, .port = port ? (uint16_t)(port + i) : reserved[i].number};
     }
-    char text[PHASE_RANGE_TEXT_MAX];
-    snprintf(range, range_bytes, "layers %s",
-             phase_range_text(role->range, p->request.hyper->layers, text));
+    for (uint32_t i = 0; reserved && i < p->place_count; i++) ports_release(&reserved[i]);
+    free(reserved);
+    return error;
 }
 
-static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
-
-static void print_table(const Plan *p)
+static Error make_key(const char *path, Why *why)
 {
-    printf("%-11s %-28s %8s %8s %8s %8s %8s %8s %8s %8s\n", "MiB", "", "weights", "process",
-           "floor", "window", "activat.", "cache", "pinned", "total");
-    for (uint32_t i = 0; i < p->role_count; i++) {
-        const PlanRole *r = &p->role[i];
-        char name[24], range[PHASE_RANGE_TEXT_MAX + 16];
-        role_texts(p, i, name, sizeof name, range, sizeof range);
-        printf("%-11s %-28s %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", name, range,
-               mib(r->weight_bytes), mib(r->process_bytes), mib(r->floor_bytes),
-               mib(r->window_bytes), mib(r->scratch_bytes + r->logits_bytes), mib(r->cache_bytes),
-               mib(r->pinned_bytes), mib(r->total_bytes));
-    }
-    uint64_t streamed = 0;
-    for (uint32_t i = 0; i < p->role_count; i++)
-        streamed += p->role[i].weight_bytes - p->role[i].pinned_bytes;
-    printf("context %" PRIu32 ", chunk %" PRIu32 ", cache %s, at most %.0f MiB a process; ",
-           p->context, p->chunk, p->request.cache == CACHE_Q8_0 ? "q8_0" : "f16",
-           mib(p->request.memory_bytes));
-    if (streamed) printf("%.1f MiB of weights are streamed for every pass\n", mib(streamed));
-    else printf("every weight stays resident\n");
+    char key[KEY_BYTES_MAX + 1];
+    if (!path[0] || access(path, F_OK) == 0) return OK;
+    TRY(key_make(path, key, why));
+    fprintf(stderr, "cobord: made a key in ");
+    options_print_safely(stderr, path);
+    fprintf(stderr, "; each machine needs it there\n");
+    return OK;
 }
 
-static void print_json(const Plan *p)
+static Error write_file(const Options *o, ClusterPlan *p, Why *why)
 {
-    printf("{\"context\":%" PRIu32 ",\"chunk\":%" PRIu32 ",\"memory_bytes\":%" PRIu64
-           ",\"cache_type\":\"%s\",\"roles\":[",
-           p->context, p->chunk, p->request.memory_bytes,
-           p->request.cache == CACHE_Q8_0 ? "q8_0" : "f16");
-    for (uint32_t i = 0; i < p->role_count; i++) {
-        const PlanRole *r = &p->role[i];
-        char name[24], range[PHASE_RANGE_TEXT_MAX + 16];
-        role_texts(p, i, name, sizeof name, range, sizeof range);
-        printf("%s{\"id\":\"%s\",", i ? "," : "", name);
-        if (r->is_shard)
-            printf("\"id_first\":%" PRIu32 ",\"id_last\":%" PRIu32 ",", r->id_first, r->id_last);
-        else printf("\"range\":\"%s\",", range + sizeof "layers " - 1);
-        printf("\"weight_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64 ",\"floor_bytes\":%" PRIu64
-               ",\"window_bytes\":%" PRIu64 ",\"activation_bytes\":%" PRIu64
-               ",\"cache_bytes\":%" PRIu64 ",\"pinned_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64
-               "}",
-               r->weight_bytes, r->process_bytes, r->floor_bytes, r->window_bytes,
-               r->scratch_bytes + r->logits_bytes, r->cache_bytes, r->pinned_bytes, r->total_bytes);
-    }
-    printf("]}\n");
+    static char host[PORTS_HOST_BYTES];
+    uint16_t port;
+    const char *path = options_text(o, OPTION_OUTPUT);
+    if (!path) return OK;
+    TRY(ports_parse(options_text(o, OPTION_LISTEN), host, &port, why));
+    TRY(p->hosts.count ? cluster_plan_address_hosts(p, port ? port : 8080, why)
+                       : address_here(p, host, port, why));
+    TRY(cluster_plan_file(p, why));
+    TRY(make_key(p->request.key_file, why));
+    TRY(cluster_plan_write(p, path, why));
+    if (p->hosts.count && !p->request.key_file[0])
+        fprintf(stderr, "cobord: without --key-file anyone who reaches a node can use it\n");
+    return OK;
 }
 
-static Error make(const Options *o, const OpenModel *model, PhaseRange *ranges, Plan *plan,
-                  Why *why)
+static Error plan(const Options *o, const OpenModel *model, Why *why)
 {
-    PlanRequest request = {
-        .knot = &model->file.knot,
-        .hyper = &model->hyper,
-        .memory_bytes =
-            options_given(o, OPTION_MEMORY) ? options_count(o, OPTION_MEMORY) : MEMORY_DEFAULT,
-        .process_bytes = PLAN_PROCESS_BYTES,
-        .stations = (uint32_t)options_count(o, OPTION_STATIONS),
-        .shards = (uint32_t)options_count(o, OPTION_SHARDS),
-        .context = (uint32_t)options_count(o, OPTION_CONTEXT),
-        .chunk = (uint32_t)options_count(o, OPTION_CHUNK),
-        .logit_rows = 1,
-        .workers = 1,
-        .cache = options_count(o, OPTION_CACHE_TYPE) ? CACHE_Q8_0 : CACHE_F16,
-        .kernels = kernels_for(ISA_SCALAR),
-        .ops = ops_for(ISA_SCALAR),
-    };
-    uint32_t workers = (uint32_t)options_count(o, OPTION_WORKERS);
-    if (workers) {
-        if (workers < 2)
-            return error_why(why, ERR_RANGE, "%u workers; a station and a shard need at least 2",
-                             workers);
-        plan_split_workers(request.knot, request.hyper, workers, &request.stations,
-                           &request.shards);
+    static ClusterPlan p;
+    const char *path = options_text(o, OPTION_OUTPUT);
+    Error error = cluster_plan_make(o, o->operands[0], model, &p, why);
+    if (error == OK) error = cluster_plan_price(&p, why);
+    if (error == OK) error = write_file(o, &p, why);
+    if (error == OK && options_switch(o, OPTION_JSON)) plan_print_json(&p, path);
+    else if (error == OK) {
+        plan_print_table(&p);
+        plan_print_cost(&p);
+        if (path)
+            printf("Wrote %s. Start each node with: cobord node --cluster %s --id ID\n", path,
+                   path);
     }
-    if (!request.stations) request.stations = PLAN_STATIONS_DEFAULT;
-    if (!request.shards) request.shards = PLAN_SHARDS_DEFAULT;
-    if (options_text(o, OPTION_RANGES)) {
-        request.ranges = ranges;
-        TRY(phase_parse_ranges(options_text(o, OPTION_RANGES), model->hyper.layers, ranges,
-                               PLAN_ROLES_MAX, &request.stations, why));
-    }
-    return plan_make(&request, plan, why);
+    cluster_plan_free(&p);
+    return error;
 }
 
 int cli_plan(int argc, char **argv)
 {
-    static PhaseRange ranges[PLAN_ROLES_MAX];
-    static Plan plan;
     static OpenModel model;
     Options o;
     int code;
@@ -140,17 +110,16 @@ int cli_plan(int argc, char **argv)
     if (options_given(&o, OPTION_WORKERS) &&
         (options_given(&o, OPTION_STATIONS) || options_given(&o, OPTION_SHARDS)))
         return complain_usage("plan: give either --workers or --stations and --shards");
+    if (options_given(&o, OPTION_HOSTS) &&
+        (options_given(&o, OPTION_WORKERS) || options_given(&o, OPTION_RANGES)))
+        return complain_usage(
+            "plan: --hosts chooses ranges itself: without --workers and --ranges");
     Why why = {{0}};
     Error error = open_model_open(o.operands[0], 0, progress_tell(), &model, &why);
     progress_end(error == OK);
     if (error != OK) return complain(error, &why, o.operands[0], NULL);
-    error = make(&o, &model, ranges, &plan, &why);
-    if (error == OK) {
-        if (options_switch(&o, OPTION_JSON)) print_json(&plan);
-        else print_table(&plan);
-    } else {
-        code = complain(error, &why, o.operands[0], NULL);
-    }
+    error = plan(&o, &model, &why);
+    code = error == OK ? 0 : complain(error, &why, o.operands[0], NULL);
     open_model_close(&model);
-    return error == OK ? 0 : code;
+    return code;
 }

@@ -2,6 +2,7 @@
 #include "cluster/plan.h"
 
 #include "cluster/cache.h"
+#include "knot/emit.h"
 
 /* The mapping moves in pages of 2 MiB: a tile can touch one such page more at either end. */
 static const uint64_t LARGE_PAGE_BYTES = (uint64_t)2 << 20;
@@ -86,7 +87,13 @@ static Error cut_roles(Plan *plan, Why *why)
     for (uint32_t i = 0; i < r->shards; i++) {
         PlanRole *role = &plan->role[r->stations + i];
         *role = (PlanRole){.is_shard = true};
-        TRY(shard_range(r->hyper->vocabulary, r->shards, i, &role->id_first, &role->id_last, why));
+        if (r->id_ends) {
+            role->id_first = i ? r->id_ends[i - 1] : 0;
+            role->id_last = r->id_ends[i];
+        } else {
+            TRY(shard_range(r->hyper->vocabulary, r->shards, i, &role->id_first, &role->id_last,
+                            why));
+        }
     }
     return OK;
 }
@@ -147,6 +154,65 @@ static uint64_t frame_bytes(const Plan *plan)
            coordinator_bytes(&coordinator);
 }
 
+/* ---- The coordinator of a cluster */
+
+static void total_role(PlanRole *role)
+{
+    role->total_bytes = role->process_bytes + role->floor_bytes + role->window_bytes +
+                        role->scratch_bytes + role->logits_bytes + role->cache_bytes +
+                        role->pinned_bytes;
+}
+
+/* A cut inside a layer's FFN takes g along. */
+static bool is_cut_inside_ffn(const Plan *plan)
+{
+    for (uint32_t i = 0; i + 1 < plan->request.stations; i++) {
+        Phase phase = phase_of(plan->role[i].range.last);
+        if (phase == PHASE_FFN_UP || phase == PHASE_FFN_DOWN) return true;
+    }
+    return false;
+}
+
+enum {
+    TOKEN_BYTES = 64, /* of the tokenizer's tables, for each token */
+    ANSWER_BYTES =
+        64 << 10,         /* of a conversation at the API: request, text, what waits to be sent */
+    CALL_BYTES = 8 << 10, /* headers and the client's own, for each node */
+    API_BYTES = 2 << 20   /* the server's threads, and bodies on their way */
+};
+
+static uint32_t plan_frames(const Plan *plan)
+{
+    uint32_t frames = plan->request.frames ? plan->request.frames : plan->request.stations;
+    return min_u32(frames, COORDINATOR_FRAMES_MAX);
+}
+
+/* Frames under way, each with its rows out and in, and the picks' candidates of all shards. */
+static uint64_t pipeline_frames_bytes(const Plan *plan)
+{
+    const PlanRequest *r = &plan->request;
+    uint64_t frames = plan_frames(plan);
+    uint64_t row = 2u * r->hyper->hidden + (is_cut_inside_ffn(plan) ? 2u * r->hyper->ffn : 0);
+    uint64_t picks = (uint64_t)plan->logit_rows * 2 * r->hyper->hidden;
+    return frames * ((plan->chunk * row + picks) * sizeof(float) + 16 * ARENA_ALIGN);
+}
+
+static void size_coordinator(Plan *plan)
+{
+    const PlanRequest *r = &plan->request;
+    CoordinatorConfig config = plan_coordinator_config(plan);
+    config.frames = plan_frames(plan);
+    PlanRole *role = &plan->coordinator;
+    *role = (PlanRole){.process_bytes = r->process_bytes};
+    role->floor_bytes = r->knot->tokenizer.bytes + (uint64_t)r->hyper->vocabulary * TOKEN_BYTES;
+    role->window_bytes = WINDOW_BYTES_MIN;
+    role->scratch_bytes = coordinator_bytes(&config) + pipeline_frames_bytes(plan) +
+                          (uint64_t)r->sessions * ANSWER_BYTES +
+                          (uint64_t)plan->role_count * CALL_BYTES + API_BYTES;
+    role->logits_bytes = 3 * (uint64_t)r->hyper->vocabulary * sizeof(SamplerCandidate);
+    total_role(role);
+}
+
 uint64_t plan_scratch_bytes(const Plan *plan)
 {
     uint64_t most = 0;
@@ -163,13 +229,6 @@ static void add_role(PlanRole *sum, const PlanRole *role)
     sum->weight_bytes += role->weight_bytes;
     sum->window_bytes = max_u64(sum->window_bytes, role->window_bytes);
     sum->scratch_bytes = max_u64(sum->scratch_bytes, role->scratch_bytes);
-}
-
-static void total_role(PlanRole *role)
-{
-    role->total_bytes = role->process_bytes + role->floor_bytes + role->window_bytes +
-                        role->scratch_bytes + role->logits_bytes + role->cache_bytes +
-                        role->pinned_bytes;
 }
 
 /* Fills every role and the sum; the largest process is what the budget is compared with. */
@@ -191,17 +250,34 @@ static Error size_roles(Plan *plan, uint64_t *largest, Why *why)
     }
     plan->sum.scratch_bytes += frame_bytes(plan);
     total_role(&plan->sum);
-    if (r->solo) *largest = plan->sum.total_bytes;
+    if (r->solo) {
+        *largest = plan->sum.total_bytes;
+        return OK;
+    }
+    size_coordinator(plan);
+    *largest = max_u64(*largest, plan->coordinator.total_bytes);
     return OK;
 }
 
 /* --- Choosing --- */
 
+void plan_role_name(const Plan *plan, const PlanRole *role, char out[PLAN_ROLE_NAME_BYTES])
+{
+    Emit e = emit_make(out, PLAN_ROLE_NAME_BYTES - 1);
+    uint32_t number = role == &plan->coordinator ? 0 : (uint32_t)(role - plan->role);
+    if (role->is_shard) number -= plan->request.stations;
+    emit_text(&e, role == &plan->coordinator ? "coordinator-"
+                  : role->is_shard           ? "shard-"
+                                             : "station-");
+    emit_u64(&e, number);
+    out[e.used] = '\0';
+}
+
 static const PlanRole *largest_role(const Plan *plan)
 {
     if (plan->request.solo) return &plan->sum;
-    const PlanRole *best = &plan->role[0];
-    for (uint32_t i = 1; i < plan->role_count; i++)
+    const PlanRole *best = &plan->coordinator;
+    for (uint32_t i = 0; i < plan->role_count; i++)
         if (plan->role[i].total_bytes > best->total_bytes) best = &plan->role[i];
     return best;
 }
@@ -212,14 +288,16 @@ static unsigned tenth(uint64_t bytes) { return (unsigned)((bytes & 0xfffff) * 10
 static Error refuse(const Plan *plan, Why *why)
 {
     const PlanRole *w = largest_role(plan);
+    char name[PLAN_ROLE_NAME_BYTES] = "";
+    if (!plan->request.solo) plan_role_name(plan, w, name);
 #define M(x) mib(x), tenth(x)
     return error_why(
         why, ERR_PLAN,
-        "process %u.%u + floor %u.%u + window %u.%u + activations %u.%u (chunk %u) + logits %u.%u + "
+        "%s%sprocess %u.%u + floor %u.%u + window %u.%u + activations %u.%u (chunk %u) + logits %u.%u + "
         "attention cache %u.%u (context %u) = %u.%u MiB, more than the %u.%u MiB allowed",
-        M(w->process_bytes), M(w->floor_bytes), M(w->window_bytes), M(w->scratch_bytes),
-        plan->chunk, M(w->logits_bytes), M(w->cache_bytes), plan->context, M(w->total_bytes),
-        M(plan->request.memory_bytes));
+        name, name[0] ? ": " : "", M(w->process_bytes), M(w->floor_bytes), M(w->window_bytes),
+        M(w->scratch_bytes), plan->chunk, M(w->logits_bytes), M(w->cache_bytes), plan->context,
+        M(w->total_bytes), M(plan->request.memory_bytes));
 #undef M
 }
 

@@ -36,11 +36,14 @@ typedef struct PlanRequest {
     uint64_t process_bytes; /* what the process has already */
     uint32_t stations, shards;
     const PhaseRange *ranges; /* instead of an even cut, or NULL; `stations` of them */
-    uint32_t context;         /* 0: the largest that fits, at most 8192 and the model's */
-    uint32_t chunk;           /* 0: the largest that fits well, at most 512 */
-    uint32_t logit_rows;      /* wanted at once; the plan may give fewer, at least 1 */
-    uint32_t sessions;        /* sequences at once, each with the whole context; 0: 1 */
+    const uint32_t
+        *id_ends; /* the same for the shards: where each ends, the last at the vocabulary's end */
+    uint32_t context;    /* 0: the largest that fits, at most 8192 and the model's */
+    uint32_t chunk;      /* 0: the largest that fits well, at most 512 */
+    uint32_t logit_rows; /* wanted at once; the plan may give fewer, at least 1 */
+    uint32_t sessions;   /* sequences at once, each with the whole context; 0: 1 */
     uint32_t workers;
+    uint32_t frames; /* cluster: under way at once; 0: one a station */
     CacheType cache;
     const Kernels *kernels;
     const Ops *ops;
@@ -66,6 +69,8 @@ typedef struct Plan {
     uint32_t role_count;     /* stations, then shards */
     PlanRole role[PLAN_ROLES_MAX];
     PlanRole sum; /* solo: the whole process */
+    PlanRole
+        coordinator; /* cluster: its floor is the tokenizer, its window that of its own store */
 } Plan;
 
 /* The range of station `index` of `count`: whole layers when there are enough, the remainder to the first.
@@ -79,6 +84,10 @@ MUST_CHECK Error plan_make(const PlanRequest *request, Plan *out, Why *why);
 /* Splits `workers` processes into stations and shards by the bytes each side has to hold. */
 void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations,
                         uint32_t *shards);
+
+/* "coordinator-0", "station-1", "shard-7": of a role, or of the coordinator. */
+enum { PLAN_ROLE_NAME_BYTES = 24 };
+void plan_role_name(const Plan *plan, const PlanRole *role, char out[PLAN_ROLE_NAME_BYTES]);
 
 /* The scratch that the roles of a solo process share. */
 uint64_t plan_scratch_bytes(const Plan *plan);
