@@ -54,10 +54,20 @@ Error open_model_open(const char *model, unsigned what, const Tell *tell, OpenMo
     return error;
 }
 
+Error open_model_borrow(const KnotFile *file, unsigned what, OpenModel *out, Why *why)
+{
+    memset(out, 0, sizeof *out);
+    out->file = *file;
+    out->borrowed = true;
+    Error error = open_parts(out, what, NULL, why);
+    if (error != OK) open_model_close(out);
+    return error;
+}
+
 void open_model_close(OpenModel *m)
 {
     free(m->memory);
     free(m->vocab_memory);
-    knot_file_close(&m->file);
+    if (!m->borrowed) knot_file_close(&m->file);
     memset(m, 0, sizeof *m);
 }

@@ -15,6 +15,7 @@ typedef struct OpenModel {
     Vocab vocab;
     Tokenizer *tokenizer; /* NULL when it was not asked for */
     void *memory, *vocab_memory;
+    bool borrowed; /* the file is somebody else's */
 } OpenModel;
 
 enum {
@@ -26,7 +27,9 @@ enum {
  * checking to `tell`.
  * Errors  those of locate, knot_file and tokenizer; the Why names the file. Owner  open_model_close. */
 MUST_CHECK Error open_model_open(const char *model, unsigned what, const Tell *tell, OpenModel *out,
-                            Why *why);
+                                 Why *why);
+/* The same of a file that is open already. Owner  the file outlives it; open_model_close. */
+MUST_CHECK Error open_model_borrow(const KnotFile *file, unsigned what, OpenModel *out, Why *why);
 void open_model_close(OpenModel *model);
 
 #endif

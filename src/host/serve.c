@@ -298,7 +298,10 @@ static Error open_http(Serve *s, Why *why)
         .listen_fd = s->options.listen.fd,
         .connections_max = CONNECTIONS_MAX,
         .body_bytes_max = REQUEST_BODY_BYTES_MAX,
-        .bodies_bytes_max = BODIES_BYTES_MAX,
+        .bodies_bytes_max =
+            s->options.bodies_bytes_max ? s->options.bodies_bytes_max : BODIES_BYTES_MAX,
+        .certificate_file = s->options.certificate_file,
+        .certificate_key_file = s->options.certificate_key_file,
         .stream_bytes_low = SERVE_STREAM_RESUME_BYTES,
         .stream_bytes_max = SERVE_STREAM_BYTES_MAX,
         .context = s,

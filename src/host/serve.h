@@ -38,13 +38,15 @@ typedef struct ServeEngine {
     bool (*degraded)(void *engine, uint32_t slot);
     /* Whether requests can be answered now; else `why` says which ranges are missing. NULL: always. Thread  any. */
     bool (*ready)(void *engine, Why *why);
-    /* JSON of GET /cluster; NULL: there is none. Thread  any. */
+    /* Members of the object of GET /cluster, without its braces; 0: they do not fit. NULL: there is none. Thread  any. */
     size_t (*describe)(void *engine, char *out, size_t room);
 } ServeEngine;
 
 typedef struct ServeOptions {
-    Listen listen;     /* the socket becomes the server's */
-    const char *model; /* the name in answers: plain characters */
+    Listen listen;                                       /* the socket becomes the server's */
+    const char *certificate_file, *certificate_key_file; /* PEM; NULL: no TLS */
+    size_t bodies_bytes_max; /* of all requests that are read at once; 0: 64 MiB */
+    const char *model;       /* the name in answers: plain characters */
     uint32_t slots, queue_max;
     uint32_t vocabulary, context;
     const Tokenizer *tokenizer;

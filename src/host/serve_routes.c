@@ -160,6 +160,31 @@ static void reply_ready(Serve *s, HttpExchange *x)
                w.used);
 }
 
+/* The beginning of the object, with a comma behind. */
+static void write_queue(Serve *s, JsonWriter *w)
+{
+    const ServeFigures *f = &s->figures;
+    json_writer_raw(w, "{\"queue\":{\"slots\":");
+    json_writer_u64(w, s->options.slots);
+    json_writer_raw(w, ",\"active\":");
+    json_writer_u64(w, f->active);
+    json_writer_raw(w, ",\"waiting\":");
+    json_writer_u64(w, f->waiting);
+    json_writer_raw(w, ",\"limit\":");
+    json_writer_u64(w, s->options.queue_max);
+    json_writer_raw(w, ",\"answers\":");
+    json_writer_u64(w, f->answers);
+    json_writer_raw(w, ",\"generated_tokens\":");
+    json_writer_u64(w, f->generated_tokens);
+    json_writer_raw(w, ",\"failed\":");
+    json_writer_u64(w, f->failed);
+    json_writer_raw(w, ",\"refused\":");
+    json_writer_u64(w, f->refused);
+    json_writer_raw(w, ",\"disconnects\":");
+    json_writer_u64(w, f->gone);
+    json_writer_raw(w, "},");
+}
+
 static void reply_cluster(Serve *s, HttpExchange *x)
 {
     const ServeEngine *engine = &s->options.engine;
@@ -171,8 +196,12 @@ static void reply_cluster(Serve *s, HttpExchange *x)
         return;
     }
     char *body = malloc(DESCRIPTION_BYTES_MAX);
-    size_t bytes = body ? engine->describe(engine->engine, body, DESCRIPTION_BYTES_MAX) : 0;
+    JsonWriter w = json_writer_make(body, body ? DESCRIPTION_BYTES_MAX - 1 : 0);
+    write_queue(s, &w);
+    size_t bytes = body ? engine->describe(engine->engine, body + w.used, w.max - w.used) : 0;
     if (bytes) {
+        bytes += w.used;
+        body[bytes++] = '}';
         http_reply_take(x, &(HttpReply){200, "application/json", NULL, 0}, body, bytes);
         return;
     }

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "host/memory.h"
+#include "host/remote_state.h"
+
+/* What one call under way takes in the HTTP client, and what the API takes beside its answers. */
+enum {
+    CALL_BYTES = 16 << 10,
+    CALLS_AT_ONCE_BYTES = 128 << 10, /* buffers of one connection that works */
+    API_BYTES = 4 << 20,
+    API_ANSWER_BYTES = 64 << 10,
+    WAIT_MS_MAX = 250, /* a signal is noticed by then */
+    CLOSE_MS = 300
+};
+
+/* ---- Opening ---- */
+
+static PipelineConfig pipeline_config(const RemoteOptions *o)
+{
+    const ClusterFile *c = o->cluster;
+    return (PipelineConfig){
+        .cluster = c,
+        .hyper = o->hyper,
+        .slots = c->sessions,
+        .logit_rows = c->sessions,
+        .frames = c->pipeline ? c->pipeline : c->parts[CLUSTER_STATION],
+        .nonce = (uint32_t)time(NULL),
+    };
+}
+
+static uint64_t pipeline_memory_bytes(const PipelineConfig *config)
+{
+    CoordinatorConfig coordinator = pipeline_coordinator_config(config);
+    return pipeline_bytes(config) + coordinator_bytes(&coordinator) + 4 * ARENA_ALIGN;
+}
+
+/* The budget bounds the peak: what stands already, what is taken here, and what calls and answers
+ * take while they last. */
+static Error check_memory(Remote *r, Why *why)
+{
+    const ClusterFile *c = r->options.cluster;
+    uint64_t process = memory_resident(), pipeline = pipeline_memory_bytes(&r->config),
+             own = r->own.memory_bytes + r->own.window_bytes,
+             connections = (uint64_t)c->node_count * CALL_BYTES +
+                           (uint64_t)(c->parts[CLUSTER_STATION] + c->parts[CLUSTER_SHARD]) *
+                               CALLS_AT_ONCE_BYTES,
+             api = API_BYTES + (uint64_t)c->sessions * API_ANSWER_BYTES + r->description_room +
+                   REMOTE_REPORTS_AT_ONCE * sizeof(RemoteQuestion);
+    r->need_bytes = process + pipeline + own + connections + api;
+    if (r->need_bytes <= c->memory_bytes) return OK;
+#define MIB(x) (unsigned)((x) >> 20), (unsigned)(((x) & 0xfffff) * 10 >> 20)
+    return error_why(why, ERR_PLAN,
+                     "%s: process with tokenizer %u.%u + frames %u.%u (%u of %u rows) + a shard's "
+                     "work %u.%u + connections %u.%u + API %u.%u = %u.%u MiB, more than the %u.%u "
+                     "MiB allowed",
+                     r->options.self->id, MIB(process), MIB(pipeline), r->config.frames, c->chunk,
+                     MIB(own), MIB(connections), MIB(api), MIB(r->need_bytes),
+                     MIB(c->memory_bytes));
+#undef MIB
+}
+
+static Error take_memory(Remote *r, Why *why)
+{
+    CoordinatorConfig coordinator = pipeline_coordinator_config(&r->config);
+    r->memory_bytes = (size_t)pipeline_memory_bytes(&r->config);
+    r->memory = mmap(NULL, r->memory_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (r->memory == MAP_FAILED) {
+        r->memory = NULL;
+        return error_why(why, ERR_MEMORY, "%zu bytes for frames", r->memory_bytes);
+    }
+    Arena arena = arena_make(r->memory, r->memory_bytes);
+    TRY(coordinator_build(&coordinator, &arena, &r->coordinator, why));
+    TRY(pipeline_build(&r->config, r->coordinator, &arena, &r->pipeline, why));
+    r->calls = calloc(pipeline_calls_max(r->pipeline), sizeof *r->calls);
+    r->reports = calloc(r->options.cluster->node_count, sizeof *r->reports);
+    r->questions = calloc(REMOTE_REPORTS_AT_ONCE, sizeof *r->questions);
+    r->description = malloc(r->description_room);
+    if (r->calls && r->reports && r->questions && r->description) return OK;
+    return error_why(why, ERR_MEMORY, "no memory for calls");
+}
+
+static Error open_parts(Remote *r, Why *why)
+{
+    HttpClientOptions client = {.key = r->options.key, .ca_file = r->options.ca_file};
+    r->description_room = remote_describe_room(r->options.cluster);
+    TRY(remote_own_size(r, why));
+    TRY(check_memory(r, why));
+    TRY(take_memory(r, why));
+    pace_start(&r->pace, r->coordinator);
+    return http_client_open(&client, &r->client, why);
+}
+
+Error remote_open(const RemoteOptions *options, Remote **out, Why *why)
+{
+    Remote *r = calloc(1, sizeof *r);
+    if (!r) return error_why(why, ERR_MEMORY, "no memory for the coordinator");
+    r->options = *options;
+    r->config = pipeline_config(options);
+    r->opened_ns = pace_now_ns();
+    r->own.part = CLUSTER_FILE_NONE;
+    pthread_mutex_init(&r->lock, NULL);
+    (void)snprintf(r->missing.text, sizeof r->missing.text, "no node was asked yet");
+    Error error = open_parts(r, why);
+    if (error == OK) *out = r;
+    else remote_close(r);
+    return error;
+}
+
+/* ---- Calls ---- */
+
+void remote_url(const Remote *r, uint32_t node, const char *path, char out[REMOTE_URL_BYTES])
+{
+    const ClusterFile *c = r->options.cluster;
+    const ClusterNode *n = &c->nodes[node];
+    bool six = strchr(n->host, ':') != NULL;
+    int bytes =
+        snprintf(out, REMOTE_URL_BYTES, "http%s://%s%s%s:%u%s", c->tls_certificate[0] ? "s" : "",
+                 six ? "[" : "", n->host, six ? "]" : "", (unsigned)n->port, path);
+    ASSERT(bytes > 0 && bytes < REMOTE_URL_BYTES);
+}
+
+static void start_http(Remote *r, const PipelineCall *asked, uint64_t now_ns)
+{
+    static const char *const paths[] = {[PIPELINE_EMBED] = "/embed",
+                                        [PIPELINE_FORWARD] = "/forward",
+                                        [PIPELINE_LOGITS] = "/logits",
+                                        [PIPELINE_HEALTH] = "/health"};
+    RemoteCall *call = &r->calls[asked->call];
+    char path[64];
+    if (asked->path == PIPELINE_DROP)
+        (void)snprintf(path, sizeof path, "/sessions/%llu", (unsigned long long)asked->session);
+    else (void)snprintf(path, sizeof path, "%s", paths[asked->path]);
+    uint64_t left_ns = asked->deadline_ns > now_ns ? asked->deadline_ns - now_ns : 0,
+             left_ms = left_ns / 1000000 + 1;
+    ASSERT(!call->busy);
+    call->busy = true;
+    call->asked = *asked;
+    remote_url(r, asked->node, path, call->url);
+    call->http = (HttpCall){
+        .method = asked->path == PIPELINE_DROP     ? "DELETE"
+                  : asked->path == PIPELINE_HEALTH ? "GET"
+                                                   : "POST",
+        .url = call->url,
+        .parts = {asked->parts[0], asked->parts[1]},
+        .part_bytes = {asked->part_bytes[0], asked->part_bytes[1]},
+        .deadline_ms = left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX,
+        .answer = asked->answer,
+        .answer_room = asked->answer_room,
+        .tag = call,
+    };
+    http_client_start(r->client, &call->http);
+}
+
+/* How long stations take decides how many rows a frame has. */
+static void keep_pace(Remote *r, const RemoteCall *call)
+{
+    const ClusterFile *c = r->options.cluster;
+    const Hyper *h = r->options.hyper;
+    if (call->asked.path != PIPELINE_FORWARD || call->http.error != OK || call->http.status != 200)
+        return;
+    Phase phase = phase_of(c->nodes[call->asked.node].range.first);
+    bool has_g = phase == PHASE_FFN_UP || phase == PHASE_FFN_DOWN;
+    uint64_t rows = call->asked.part_bytes[1] / (rows_row_bytes(c->element, h->hidden) +
+                                                 (has_g ? rows_row_bytes(c->element, h->ffn) : 0));
+    if (rows)
+        pace_keep(&r->pace, r->coordinator, (uint32_t)rows, call->http.microseconds * 1000ull);
+}
+
+static void end_http(Remote *r, RemoteCall *call, uint64_t now_ns)
+{
+    PipelineAnswer answer = {.error = call->http.error,
+                             .status = call->http.status,
+                             .bytes = call->http.answer_bytes,
+                             .why = call->http.why};
+    call->busy = false;
+    keep_pace(r, call);
+    pipeline_answer(r->pipeline, call->asked.call, &answer, now_ns);
+}
+
+static void start_calls(Remote *r)
+{
+    PipelineCall asked;
+    uint32_t number;
+    for (uint64_t now; now = pace_now_ns(), pipeline_next_call(r->pipeline, now, &asked);) {
+        if (asked.node != PIPELINE_OWN) {
+            start_http(r, &asked, now);
+            continue;
+        }
+        PipelineAnswer answer = {.error = OK};
+        remote_own_answer(r, &asked, &answer);
+        pipeline_answer(r->pipeline, asked.call, &answer, pace_now_ns());
+        pipeline_advance(r->pipeline, pace_now_ns());
+    }
+    while (pipeline_next_cancel(r->pipeline, &number))
+        if (r->calls[number].busy) http_client_cancel(r->client, &r->calls[number].http);
+}
+
+static void end_call(Remote *r, HttpCall *http)
+{
+    for (uint32_t i = 0; i < REMOTE_REPORTS_AT_ONCE; i++)
+        if (http == &r->questions[i].http) {
+            remote_watch_take(r, &r->questions[i], pace_now_ns());
+            return;
+        }
+    end_http(r, http->tag, pace_now_ns());
+}
+
+/* ---- The engine ---- */
+
+/* At most one with an error, since there is one `why`. */
+static void take_events(Remote *r, Why *why)
+{
+    r->event_count = 0;
+    while (r->event_count < REMOTE_EVENTS_MAX) {
+        CoordinatorEvent *event = &r->events[r->event_count];
+        Why about = {{0}};
+        if (!pipeline_next_event(r->pipeline, event, &about)) break;
+        r->event_count++;
+        if (event->error == OK) continue;
+        *why = about;
+        break;
+    }
+}
+
+static int wait_ms(const Remote *r, uint64_t now_ns)
+{
+    uint64_t wake = pipeline_wake_ns(r->pipeline), watch = remote_watch_wake_ns(r);
+    if (watch < wake) wake = watch;
+    if (wake <= now_ns) return 0;
+    uint64_t ms = (wake - now_ns) / 1000000 + 1;
+    return ms < WAIT_MS_MAX ? (int)ms : WAIT_MS_MAX;
+}
+
+static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count, Why *why)
+{
+    Remote *r = engine;
+    for (;;) {
+        uint64_t now = pace_now_ns();
+        pipeline_advance(r->pipeline, now);
+        start_calls(r);
+        remote_watch_tick(r, now);
+        take_events(r, why);
+        *events = r->events;
+        *count = r->event_count;
+        if (r->event_count) return true;
+        HttpCall *ended = http_client_wait(r->client, wait_ms(r, now));
+        if (!ended) return true;
+        end_call(r, ended);
+    }
+}
+
+static void wake(void *engine) { http_client_wake(((Remote *)engine)->client); }
+
+static void forget(void *engine, uint32_t slot)
+{
+    pipeline_forget(((Remote *)engine)->pipeline, slot);
+}
+
+static bool degraded(void *engine, uint32_t slot)
+{
+    return pipeline_is_degraded(((Remote *)engine)->pipeline, slot);
+}
+
+static bool ready(void *engine, Why *why)
+{
+    Remote *r = engine;
+    if (r->ready) return true;
+    pthread_mutex_lock(&r->lock);
+    *why = r->missing;
+    pthread_mutex_unlock(&r->lock);
+    return false;
+}
+
+static size_t describe(void *engine, char *out, size_t room)
+{
+    Remote *r = engine;
+    pthread_mutex_lock(&r->lock);
+    size_t bytes = r->description_bytes <= room ? r->description_bytes : 0;
+    if (bytes) memcpy(out, r->description, bytes);
+    pthread_mutex_unlock(&r->lock);
+    return bytes;
+}
+
+ServeEngine remote_engine(Remote *r)
+{
+    return (ServeEngine){.engine = r,
+                         .coordinator = r->coordinator,
+                         .step = step,
+                         .wake = wake,
+                         .forget = forget,
+                         .degraded = degraded,
+                         .ready = ready,
+                         .describe = describe};
+}
+
+/* ---- The end ---- */
+
+/* Whatever still listens frees its caches now and not when it needs the room. */
+static void forget_all(Remote *r)
+{
+    uint64_t end = pace_now_ns() + CLOSE_MS * 1000000ull;
+    for (uint32_t i = 0; i < r->config.slots; i++)
+        if (!coordinator_is_active(r->coordinator, i) &&
+            !coordinator_is_under_way(r->coordinator, i))
+            pipeline_forget(r->pipeline, i);
+    for (uint64_t now; now = pace_now_ns(), now < end;) {
+        uint32_t busy = 0;
+        pipeline_advance(r->pipeline, now);
+        start_calls(r);
+        for (uint32_t i = 0; i < pipeline_calls_max(r->pipeline); i++)
+            busy += r->calls[i].busy && r->calls[i].asked.path == PIPELINE_DROP;
+        if (!busy) return;
+        HttpCall *ended = http_client_wait(r->client, (int)((end - now) / 1000000));
+        if (ended) end_call(r, ended);
+    }
+}
+
+void remote_close(Remote *r)
+{
+    if (!r) return;
+    if (r->client) forget_all(r);
+    http_client_close(r->client);
+    remote_own_close(&r->own);
+    if (r->memory) munmap(r->memory, r->memory_bytes);
+    pthread_mutex_destroy(&r->lock);
+    free(r->calls);
+    free(r->reports);
+    free(r->questions);
+    free(r->description);
+    free(r);
+}

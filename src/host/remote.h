@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The coordinator of a cluster: a ServeEngine whose frames go through other processes.
+ *
+ *   serve's engine thread:  step --> pipeline_advance --> calls --> HTTP client --> nodes
+ *                             ^      events                             |
+ *                             '-- one answer, a wake, or time has passed --'
+ *
+ * One thread owns the pipeline, the client and everything behind them; others may only wake it, and look at a
+ * snapshot that is made once a second: whether every range has a node, and the text of GET /cluster.
+ *
+ *   remote.c           opening, memory, step
+ *   remote_own.c       calls that this process answers itself, from the knot, when no node of a shard does
+ *   remote_watch.c     what nodes say of themselves, asked for every two seconds; lines for a person
+ *   remote_describe.c  GET /cluster
+ *   remote_run.c       the role: a node of the cluster file with OpenAI's API
+ *
+ * Limits  cluster->memory_bytes, as a sum that is made before anything is taken. */
+#ifndef COBORD_HOST_REMOTE_H
+#define COBORD_HOST_REMOTE_H
+
+#include "host/knot_file.h"
+#include "host/node.h"
+#include "host/serve.h"
+#include "quant/kernels.h"
+#include "wire/cluster_file.h"
+
+typedef struct RemoteOptions {
+    const ClusterFile *cluster;
+    const ClusterNode *self;   /* the coordinator */
+    const char *key, *ca_file; /* NULL: none */
+    const char *version;       /* of the program */
+    const KnotFile *file;      /* header and tokenizer at least */
+    const char *path;          /* of the whole knot on this machine; NULL: it is not here */
+    const Hyper *hyper;
+    uint32_t threads; /* of its own shard work; 0: 1 */
+    const Kernels *kernels;
+} RemoteOptions;
+
+typedef struct Remote Remote;
+
+/* Owner  remote_close; what the options point to outlives it.
+ * Errors  ERR_PLAN (the sum), ERR_MEMORY, ERR_RANGE, those of http_client_open. */
+MUST_CHECK Error remote_open(const RemoteOptions *options, Remote **out, Why *why);
+/* Tells the stations which attention caches are not needed any more, if they listen. */
+void remote_close(Remote *r);
+
+ServeEngine remote_engine(Remote *r);
+
+/* The role: serves until a signal asks for the end. Errors  those of node_model_open, of the tokenizer, of
+ * remote_open and serve_open. */
+MUST_CHECK Error remote_run(Node *node, Why *why);
+
+#endif

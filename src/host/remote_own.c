@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A shard's work in the coordinator: when no node of a range answers, its rows are read from the knot on
+ * this machine. The call's bytes go through the same code as on a shard, so the answer has the same bits.
+ *
+ *   body --> the part's Shard, built when another part stood there --> tiles of the file --> answer
+ *
+ * Memory for the largest part is reserved at the start and touched by the first call; weights stay
+ * within the window. The file's hashes are checked before the first use, once per file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "host/remote_state.h"
+#include "quant/numerics.h"
+#include "wire/node_error.h"
+
+enum { WINDOW_BYTES = 8 << 20, TILE_BYTES = 2 << 20 };
+
+static const ClusterNode *part_node(const Remote *r, uint32_t part)
+{
+    uint32_t index = cluster_file_part(r->options.cluster, CLUSTER_SHARD, part);
+    return index == CLUSTER_FILE_NONE ? NULL : &r->options.cluster->nodes[index];
+}
+
+static uint32_t threads_of(const Remote *r) { return r->options.threads ? r->options.threads : 1; }
+
+static ShardConfig shard_config(const Remote *r, const ClusterNode *n)
+{
+    return (ShardConfig){
+        .knot = &r->options.file->knot,
+        .hyper = r->options.hyper,
+        .id_first = n->id_first,
+        .id_last = n->id_last,
+        .rows_max = r->config.logit_rows,
+        .workers = threads_of(r),
+        .tile_bytes_max = TILE_BYTES,
+        .kernels = r->options.kernels,
+    };
+}
+
+static ShardServiceConfig service_config(const Remote *r, const ClusterNode *n)
+{
+    ShardServiceConfig config = {
+        .terms = {.identity = {.knot_id = r->options.cluster->knot_id,
+                               .numerics = NUMERICS_VERSION,
+                               .cache = FRAME_CACHE_NONE},
+                  .hyper = r->options.hyper,
+                  .id_first = n->id_first,
+                  .id_last = n->id_last,
+                  .rows_max = pipeline_coordinator_config(&r->config).chunk},
+        .logit_rows_max = r->config.logit_rows};
+    config.terms.payload_bytes_max = shard_service_payload_bytes_max(&config);
+    return config;
+}
+
+Error remote_own_size(Remote *r, Why *why)
+{
+    RemoteOwn *own = &r->own;
+    if (!r->options.path) return OK;
+    for (uint32_t part = 0; part < r->options.cluster->parts[CLUSTER_SHARD]; part++) {
+        const ClusterNode *n = part_node(r, part);
+        ShardConfig shard = shard_config(r, n);
+        ShardServiceConfig service = service_config(r, n);
+        ShardSizes sizes;
+        TRY(shard_sizes(&shard, &sizes, why));
+        uint64_t bytes = sizes.floor_bytes + sizes.logits_bytes + shard_service_bytes(&service) +
+                         8 * ARENA_ALIGN;
+        if (sizes.scratch_bytes > own->scratch_bytes) own->scratch_bytes = sizes.scratch_bytes;
+        if (bytes > own->memory_bytes) own->memory_bytes = bytes;
+        own->window_bytes = WINDOW_BYTES;
+    }
+    own->memory_bytes += own->scratch_bytes + ARENA_ALIGN;
+    return OK;
+}
+
+static Error start(Remote *r, Why *why)
+{
+    RemoteOwn *own = &r->own;
+    if (!r->options.path)
+        return error_why(why, ERR_NOT_AVAILABLE, "the knot is not on the coordinator's machine");
+    TRY(knot_file_verify_once(r->options.file, r->options.path, NULL, why));
+    own->memory = mmap(NULL, (size_t)own->memory_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (own->memory == MAP_FAILED) {
+        own->memory = NULL;
+        return error_why(why, ERR_MEMORY, "no memory for a shard's work");
+    }
+    TRY(worker_start(&own->worker, r->options.file, 0, own->window_bytes, threads_of(r), why));
+    own->started = true;
+    return OK;
+}
+
+static Error build(Remote *r, uint32_t part, Why *why)
+{
+    RemoteOwn *own = &r->own;
+    const ClusterNode *n = part_node(r, part);
+    if (!n) return error_why(why, ERR_NOT_FOUND, "shard range %u", part);
+    if (own->part == part) return OK;
+    ShardConfig shard = shard_config(r, n);
+    ShardServiceConfig service = service_config(r, n);
+    Arena arena = arena_make(own->memory, (size_t)own->memory_bytes);
+    void *scratch = arena_take_raw(&arena, (size_t)own->scratch_bytes);
+    own->part = CLUSTER_FILE_NONE;
+    if (!scratch) return error_why(why, ERR_MEMORY, "no room for a shard's work");
+    TRY(shard_build(&shard, &arena, scratch, &own->shard, why));
+    TRY(shard_service_build(&service, own->shard, &arena, &own->service, why));
+    own->part = part;
+    return OK;
+}
+
+static Error carry_out(Remote *r, const PipelineCall *call, const uint8_t *body, size_t bytes,
+                       size_t *answer_bytes, Why *why)
+{
+    RemoteOwn *own = &r->own;
+    ShardServiceKind kind =
+        call->path == PIPELINE_EMBED ? SHARD_SERVICE_EMBED : SHARD_SERVICE_LOGITS;
+    TRY(build(r, call->part, why));
+    TRY(shard_service_begin(own->service, kind, body, bytes, why));
+    TRY(worker_run_shard(&own->worker, own->shard, why));
+    return shard_service_write(own->service, call->answer, call->answer_room, answer_bytes, why);
+}
+
+/* The service reads one body: the parts are put together. */
+static Error answer_body(Remote *r, const PipelineCall *call, size_t *answer_bytes, Why *why)
+{
+    size_t bytes = call->part_bytes[0] + call->part_bytes[1];
+    uint8_t *body = malloc(bytes + 1);
+    if (!body) return error_why(why, ERR_MEMORY, "no memory for a shard's work");
+    if (call->part_bytes[0]) memcpy(body, call->parts[0], call->part_bytes[0]);
+    if (call->part_bytes[1])
+        memcpy(body + call->part_bytes[0], call->parts[1], call->part_bytes[1]);
+    Error error = carry_out(r, call, body, bytes, answer_bytes, why);
+    weights_drop(&r->own.worker.weights);
+    free(body);
+    return error;
+}
+
+static void say_failed(const Remote *r, uint32_t part, Error error, const Why *why)
+{
+    const ClusterNode *n = part_node(r, part);
+    fprintf(stderr, "cobord: %s: rows %u-%u from the own store: %s: %s\n", r->options.self->id,
+            n ? n->id_first : 0, n ? n->id_last : 0, error_text(error), why->text);
+}
+
+void remote_own_answer(Remote *r, const PipelineCall *call, PipelineAnswer *answer)
+{
+    RemoteOwn *own = &r->own;
+    Why why = {{0}};
+    own->calls++;
+    if (!own->started && own->failed == OK) own->failed = start(r, &own->why);
+    if (own->failed != OK) why = own->why;
+    Error error = own->failed;
+    if (error == OK) error = answer_body(r, call, &answer->bytes, &why);
+    answer->status = 200;
+    if (error == OK) return;
+    if (!own->failures++) say_failed(r, call->part, error, &why);
+    answer->bytes = 0;
+    answer->status = node_error_status(error);
+    if (call->answer_room >= NODE_ERROR_BYTES_MAX)
+        answer->bytes = node_error_write(error, &why, (char *)call->answer);
+}
+
+void remote_own_close(RemoteOwn *own)
+{
+    if (own->started) worker_stop(&own->worker);
+    if (own->memory) munmap(own->memory, (size_t)own->memory_bytes);
+    *own = (RemoteOwn){0};
+}

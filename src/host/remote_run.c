@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The coordinator as a node of a cluster file: the knot's header and tokenizer, the engine over the other
+ * nodes, and OpenAI's API on the node's address. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/request.h"
+#include "host/cpu.h"
+#include "host/memory.h"
+#include "host/node_model.h"
+#include "host/open_model.h"
+#include "host/remote.h"
+
+enum { QUEUE_MAX = 256, CA_PATH_BYTES = NODE_PATH_BYTES };
+
+/* Bodies of requests may take what the sum leaves of the budget, within reason. */
+static size_t bodies_bytes(const ClusterFile *c)
+{
+    uint64_t resident = memory_resident(),
+             left = c->memory_bytes > resident ? c->memory_bytes - resident : 0;
+    uint64_t bytes = left / 4, least = 2u * REQUEST_BODY_BYTES_MAX, most = (uint64_t)64 << 20;
+    return (size_t)(bytes < least ? least : bytes > most ? most : bytes);
+}
+
+static void announce(const Node *node, const ClusterFile *c)
+{
+    char what[CLUSTER_FILE_TEXT_BYTES_MAX + 64];
+    (void)snprintf(what, sizeof what, "%s, %u slots of %u tokens", c->model_name, c->sessions,
+                   c->context);
+    node_announce(node, what);
+    if (!node->listen.loopback)
+        fprintf(stderr, "cobord: anyone who reaches %s can use this server: its API has no keys\n",
+                node->listen.address);
+}
+
+static Error serve(Node *node, const OpenModel *model, Remote *remote, Why *why)
+{
+    const ClusterFile *c = node->cluster;
+    ServeOptions options = {
+        .listen = node->listen,
+        .certificate_file = node->certificate_file,
+        .certificate_key_file = node->certificate_key_file,
+        .bodies_bytes_max = bodies_bytes(c),
+        .model = c->model_name,
+        .slots = c->sessions,
+        .queue_max = QUEUE_MAX,
+        .vocabulary = model->hyper.vocabulary,
+        .context = c->context,
+        .tokenizer = model->tokenizer,
+        .engine = remote_engine(remote),
+    };
+    Serve *server;
+    node->listen.fd = -1;
+    TRY(serve_open(&options, &server, why));
+    announce(node, c);
+    serve_run(server);
+    serve_close(server);
+    return OK;
+}
+
+static Error run(Node *node, const NodeModel *local, const OpenModel *model, Why *why)
+{
+    char ca[CA_PATH_BYTES];
+    bool has_ca = node->cluster->tls_ca[0];
+    if (has_ca) TRY(node_path(node->cluster_path, node->cluster->tls_ca, ca, why));
+    Isa isa = node->options->isa_given ? node->options->isa : cpu_best();
+    RemoteOptions options = {
+        .cluster = node->cluster,
+        .self = node->self,
+        .key = node->key,
+        .ca_file = has_ca ? ca : NULL,
+        .version = node->options->version,
+        .file = &model->file,
+        .path = local->path,
+        .hyper = &model->hyper,
+        .threads = node->options->threads,
+        .kernels = kernels_for(isa),
+    };
+    Remote *remote;
+    TRY(remote_open(&options, &remote, why));
+    Error error = serve(node, model, remote, why);
+    remote_close(remote);
+    return error;
+}
+
+Error remote_run(Node *node, Why *why)
+{
+    NodeModel local;
+    OpenModel model;
+    TRY(node_model_open(node, &local, why));
+    Error error = open_model_borrow(&local.file, MODEL_TOKENIZER, &model, why);
+    if (error == OK) {
+        error = run(node, &local, &model, why);
+        open_model_close(&model);
+    }
+    node_model_close(&local);
+    return error;
+}

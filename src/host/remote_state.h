@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the coordinator share. All of it belongs to the engine thread, but for what is under the lock. */
+#ifndef COBORD_HOST_REMOTE_STATE_H
+#define COBORD_HOST_REMOTE_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "cluster/pipeline.h"
+#include "cluster/shard_service.h"
+#include "host/http_client.h"
+#include "host/pace.h"
+#include "host/remote.h"
+#include "host/worker.h"
+
+enum {
+    REMOTE_URL_BYTES = CLUSTER_FILE_HOST_BYTES_MAX + 96,
+    REMOTE_EVENTS_MAX = 64,
+    REMOTE_REPORTS_AT_ONCE = 8,
+    REMOTE_REPORT_BYTES = 8 << 10,
+    REMOTE_REPORT_PAUSE_S = 2,
+    REMOTE_REPORT_DEADLINE_MS = 2000
+};
+
+/* A call of the pipeline on its way. */
+typedef struct RemoteCall {
+    HttpCall http;
+    PipelineCall asked;
+    char url[REMOTE_URL_BYTES];
+    bool busy;
+} RemoteCall;
+
+/* What a node last said of itself. */
+typedef struct RemoteReport {
+    uint64_t due_ns; /* when to ask again; UINT64_MAX: asked */
+    bool asked;      /* once at least, whatever came of it */
+    bool heard;      /* the last time */
+    bool ready;
+    char state[16], version[32], owns[64];
+    char error[160]; /* why it is not heard, or not fit for this cluster */
+    uint64_t budget_bytes, need_bytes, resident_bytes, peak_bytes;
+    bool has_weights, weights_resident;
+    uint64_t weight_bytes, pinned_bytes;
+    bool has_hits; /* a warden */
+    uint64_t hits, misses, cached_bytes;
+    /* of the log */
+    PipelineNodeState logged_state;
+    bool logged_ready;
+    uint64_t logged_failures;
+} RemoteReport;
+
+/* A question for a report on its way. */
+typedef struct RemoteQuestion {
+    HttpCall http;
+    uint32_t node;
+    bool busy;
+    char url[REMOTE_URL_BYTES];
+    uint8_t answer[REMOTE_REPORT_BYTES];
+} RemoteQuestion;
+
+/* One shard at a time, built over memory that fits the largest. */
+typedef struct RemoteOwn {
+    Worker worker;
+    bool started;
+    Error failed; /* why it cannot be: said again */
+    Why why;
+    uint32_t part; /* that stands; CLUSTER_FILE_NONE */
+    Shard *shard;
+    ShardService *service;
+    void *memory;
+    uint64_t memory_bytes, scratch_bytes;
+    uint64_t window_bytes;
+    uint64_t calls, failures;
+} RemoteOwn;
+
+struct Remote {
+    RemoteOptions options;
+    PipelineConfig config;
+    HttpClient *client;
+    void *memory;
+    size_t memory_bytes;
+    Coordinator *coordinator;
+    Pipeline *pipeline;
+    RemoteCall *calls; /* [pipeline_calls_max] */
+    CoordinatorEvent events[REMOTE_EVENTS_MAX];
+    uint32_t event_count;
+    Pace pace;
+    uint64_t opened_ns, need_bytes;
+    RemoteOwn own;
+    /* remote_watch.c */
+    RemoteReport *reports; /* [node_count] */
+    RemoteQuestion *questions;
+    uint32_t next_report;
+    uint64_t tick_ns;
+    bool table_shown, was_complete, complete_once;
+    uint64_t waited_ns; /* when the wait for missing nodes was last told of */
+    /* under the lock */
+    pthread_mutex_t lock;
+    Why missing;
+    char *description; /* [description_room] */
+    size_t description_room, description_bytes;
+    atomic_bool ready;
+};
+
+/* remote.c */
+/* "http://10.0.0.7:9001" and a path; IPv6 in brackets. */
+void remote_url(const Remote *r, uint32_t node, const char *path, char out[REMOTE_URL_BYTES]);
+
+/* remote_own.c */
+/* What it will take: of the arena, and of the window. Errors  those of shard_sizes. */
+MUST_CHECK Error remote_own_size(Remote *r, Why *why);
+void remote_own_answer(Remote *r, const PipelineCall *call, PipelineAnswer *answer);
+void remote_own_close(RemoteOwn *own);
+
+/* remote_watch.c */
+/* Asks, tells, makes the snapshot, as far as it is time. */
+void remote_watch_tick(Remote *r, uint64_t now_ns);
+void remote_watch_take(Remote *r, RemoteQuestion *q, uint64_t now_ns);
+uint64_t remote_watch_wake_ns(const Remote *r);
+/* "layers 0-14", "ids 0-75968" */
+enum { REMOTE_RANGE_BYTES = 64 };
+void remote_watch_range(const Remote *r, uint32_t node, char out[REMOTE_RANGE_BYTES]);
+
+/* remote_describe.c */
+size_t remote_describe_room(const ClusterFile *cluster);
+/* Members of the object of GET /cluster. */
+size_t remote_describe_write(const Remote *r, uint64_t now_ns, char *out, size_t room);
+
+#endif

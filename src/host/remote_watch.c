@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What nodes say of themselves (GET /ready), what of it a person is told, and whether requests can be
+ * answered.
+ *
+ *   start   every node is asked, again after half a second --> a table --> each range has a node that
+ *           is ready: complete
+ *   later   every node is asked every two seconds, for figures; whether a range has a node is then
+ *           the pipeline's to say, which sees every call */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <yyjson.h>
+
+#include "host/remote_state.h"
+#include "wire/frame.h"
+
+enum { TICK_NS = 1000000000, START_TICK_NS = 100000000, START_PAUSE_NS = 500000000 };
+enum { TOLD_AGAIN_S = 10 };
+
+static const ClusterFile *cluster_of(const Remote *r) { return r->options.cluster; }
+
+static bool is_worker(const ClusterNode *n)
+{
+    return n->role == CLUSTER_STATION || n->role == CLUSTER_SHARD;
+}
+
+void remote_watch_range(const Remote *r, uint32_t node, char out[REMOTE_RANGE_BYTES])
+{
+    const ClusterNode *n = &cluster_of(r)->nodes[node];
+    char range[PHASE_RANGE_TEXT_MAX];
+    if (n->role == CLUSTER_STATION || n->role == CLUSTER_LAYER_WARDEN)
+        (void)snprintf(out, REMOTE_RANGE_BYTES, "layers %s",
+                       phase_range_text(n->range, cluster_of(r)->layers, range));
+    else if (n->role == CLUSTER_COORDINATOR) out[0] = '\0';
+    else (void)snprintf(out, REMOTE_RANGE_BYTES, "ids %u-%u", n->id_first, n->id_last);
+}
+
+/* ---- Reading a report ---- */
+
+static void copy_text(yyjson_val *object, const char *name, char *out, size_t room)
+{
+    const char *text = yyjson_get_str(yyjson_obj_get(object, name));
+    size_t bytes = 0;
+    for (; text && text[bytes] && bytes < room - 1; bytes++) {
+        char c = text[bytes];
+        out[bytes] = c < ' ' || c > '~' ? '?' : c; /* it goes to a terminal */
+    }
+    out[bytes] = '\0';
+}
+
+static uint64_t number_of(yyjson_val *object, const char *name)
+{
+    return yyjson_get_uint(yyjson_obj_get(object, name));
+}
+
+/* What a node of this cluster must say; what it does not say is not held against it. */
+static void check_identity(const Remote *r, uint32_t node, yyjson_val *root, RemoteReport *report)
+{
+    char id[CLUSTER_FILE_ID_BYTES], knot[20], ours[20];
+    uint64_t frames = number_of(root, "frame_version");
+    copy_text(root, "id", id, sizeof id);
+    copy_text(root, "knot_id", knot, sizeof knot);
+    (void)snprintf(ours, sizeof ours, "%016" PRIx64, cluster_of(r)->knot_id);
+    if (id[0] && strcmp(id, cluster_of(r)->nodes[node].id) != 0)
+        (void)snprintf(report->error, sizeof report->error, "%s answers at its address", id);
+    else if (knot[0] && strcmp(knot, ours) != 0)
+        (void)snprintf(report->error, sizeof report->error,
+                       "it has knot %s, the cluster file means %s", knot, ours);
+    else if (frames && frames != FRAME_VERSION)
+        (void)snprintf(report->error, sizeof report->error, "it speaks frames %llu, we %u",
+                       (unsigned long long)frames, (unsigned)FRAME_VERSION);
+}
+
+static void read_members(RemoteReport *report, yyjson_val *root)
+{
+    yyjson_val *memory = yyjson_obj_get(root, "memory"), *weights = yyjson_obj_get(root, "weights"),
+               *cache = yyjson_obj_get(root, "cache");
+    report->ready = yyjson_get_bool(yyjson_obj_get(root, "ready"));
+    copy_text(root, "state", report->state, sizeof report->state);
+    copy_text(root, "version", report->version, sizeof report->version);
+    copy_text(root, "owns", report->owns, sizeof report->owns);
+    report->budget_bytes = number_of(memory, "budget_bytes");
+    report->need_bytes = number_of(memory, "need_bytes");
+    report->resident_bytes = number_of(memory, "resident_bytes");
+    report->peak_bytes = number_of(memory, "peak_bytes");
+    report->has_weights = weights != NULL;
+    report->weights_resident = yyjson_get_bool(yyjson_obj_get(weights, "resident"));
+    report->weight_bytes = number_of(weights, "bytes");
+    report->pinned_bytes = number_of(weights, "pinned_bytes");
+    report->has_hits = cache != NULL;
+    report->hits = number_of(cache, "hits");
+    report->misses = number_of(cache, "misses");
+    report->cached_bytes = number_of(cache, "bytes");
+}
+
+static void read_body(const Remote *r, RemoteQuestion *q, RemoteReport *report)
+{
+    yyjson_doc *doc = yyjson_read((const char *)q->answer, q->http.answer_bytes, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    if (yyjson_is_obj(root) && yyjson_obj_get(root, "ready")) {
+        read_members(report, root);
+        check_identity(r, q->node, root, report);
+    } else {
+        (void)snprintf(report->error, sizeof report->error, "its answer is no node's (status %u)",
+                       q->http.status);
+    }
+    yyjson_doc_free(doc);
+}
+
+static void note_error(const RemoteQuestion *q, RemoteReport *report)
+{
+    size_t url = strlen(q->url);
+    const char *text = q->http.why.text;
+    if (strncmp(text, q->url, url) == 0 && text[url] == ':') text += url + 1;
+    while (*text == ' ') text++;
+    (void)snprintf(report->error, sizeof report->error, "%s", text);
+}
+
+void remote_watch_take(Remote *r, RemoteQuestion *q, uint64_t now_ns)
+{
+    RemoteReport *report = &r->reports[q->node];
+    q->busy = false;
+    report->asked = true;
+    report->heard = q->http.error == OK;
+    report->ready = false;
+    report->error[0] = report->state[0] = '\0';
+    if (q->http.error != OK) note_error(q, report);
+    else if (q->http.status == 401)
+        (void)snprintf(report->error, sizeof report->error, "it does not take our cluster key");
+    else read_body(r, q, report);
+    report->due_ns =
+        now_ns + (r->complete_once ? REMOTE_REPORT_PAUSE_S * 1000000000ull : START_PAUSE_NS);
+    if (!r->complete_once) r->tick_ns = 0;
+}
+
+/* ---- Asking ---- */
+
+static RemoteQuestion *free_question(Remote *r)
+{
+    for (uint32_t i = 0; i < REMOTE_REPORTS_AT_ONCE; i++)
+        if (!r->questions[i].busy) return &r->questions[i];
+    return NULL;
+}
+
+static void ask(Remote *r, RemoteQuestion *q, uint32_t node)
+{
+    q->busy = true;
+    q->node = node;
+    r->reports[node].due_ns = UINT64_MAX;
+    remote_url(r, node, "/ready", q->url);
+    q->http = (HttpCall){.method = "GET",
+                         .url = q->url,
+                         .deadline_ms = REMOTE_REPORT_DEADLINE_MS,
+                         .answer = q->answer,
+                         .answer_room = sizeof q->answer};
+    http_client_start(r->client, &q->http);
+}
+
+static void ask_those_due(Remote *r, uint64_t now_ns)
+{
+    uint32_t nodes = cluster_of(r)->node_count;
+    for (uint32_t i = 0; i < nodes; i++) {
+        uint32_t node = (r->next_report + i) % nodes;
+        if (r->reports[node].due_ns > now_ns) continue;
+        if (cluster_of(r)->nodes[node].role == CLUSTER_COORDINATOR) {
+            r->reports[node].due_ns = UINT64_MAX;
+            continue;
+        }
+        RemoteQuestion *q = free_question(r);
+        if (!q) {
+            r->next_report = node;
+            return;
+        }
+        ask(r, q, node);
+    }
+}
+
+uint64_t remote_watch_wake_ns(const Remote *r)
+{
+    uint64_t wake = r->tick_ns;
+    for (uint32_t i = 0; i < cluster_of(r)->node_count; i++)
+        if (r->reports[i].due_ns < wake) wake = r->reports[i].due_ns;
+    return wake;
+}
+
+/* ---- Whether every range has a node ---- */
+
+/* At the start: a node of each range has said that it is ready. `why` names the others. */
+static bool all_ready(const Remote *r, Why *why)
+{
+    const ClusterFile *c = cluster_of(r);
+    size_t used = 0;
+    bool complete = true;
+    for (uint32_t i = 0; i < c->node_count;) {
+        uint32_t first = i;
+        bool ready = !is_worker(&c->nodes[i]);
+        do {
+            ready |= r->reports[i].ready && !r->reports[i].error[0];
+            i++;
+        } while (i < c->node_count && c->nodes[i].is_replica);
+        if (ready) continue;
+        const RemoteReport *report = &r->reports[first];
+        char range[REMOTE_RANGE_BYTES];
+        remote_watch_range(r, first, range);
+        complete = false;
+        if (used < sizeof why->text)
+            used += (size_t)snprintf(why->text + used, sizeof why->text - used, "%s%s (%s): %s",
+                                     used ? "; " : "", c->nodes[first].id, range,
+                                     !report->asked     ? "not asked yet"
+                                     : report->error[0] ? report->error
+                                     : report->state[0] ? report->state
+                                                        : "not ready");
+    }
+    return complete;
+}
+
+static void look_at_readiness(Remote *r, uint64_t now_ns)
+{
+    Why why = {{0}};
+    bool complete = r->complete_once ? pipeline_is_complete(r->pipeline, &why) : all_ready(r, &why);
+    if (!complete) {
+        pthread_mutex_lock(&r->lock);
+        r->missing = why;
+        pthread_mutex_unlock(&r->lock);
+    }
+    r->complete_once |= complete;
+    r->ready = complete;
+    uint64_t seconds = (now_ns - r->opened_ns) / 1000000000u;
+    if (complete && !r->was_complete)
+        fprintf(stderr, "cobord: the cluster is complete (%llu s)\n", (unsigned long long)seconds);
+    else if (!complete && r->table_shown &&
+             (r->was_complete || now_ns - r->waited_ns > TOLD_AGAIN_S * 1000000000ull)) {
+        fprintf(stderr, "cobord: the cluster waits for %s\n", why.text);
+        r->waited_ns = now_ns;
+    }
+    r->was_complete = complete;
+}
+
+/* ---- Lines for a person ---- */
+
+static void show_row(const Remote *r, uint32_t node)
+{
+    const ClusterNode *n = &cluster_of(r)->nodes[node];
+    const RemoteReport *p = &r->reports[node];
+    char range[REMOTE_RANGE_BYTES], address[64];
+    remote_watch_range(r, node, range);
+    (void)snprintf(address, sizeof address, "%s:%u", n->host, (unsigned)n->port);
+    fprintf(stderr, "  %-16s %-21s %-18s ", n->id, address, range);
+    if (p->error[0]) fprintf(stderr, "%s\n", p->error);
+    else if (p->budget_bytes)
+        fprintf(stderr, "%s %s, %llu of %llu MiB\n", p->version, p->state,
+                (unsigned long long)p->need_bytes >> 20, (unsigned long long)p->budget_bytes >> 20);
+    else fprintf(stderr, "%s %s\n", p->version, p->state);
+}
+
+static void show_table(Remote *r)
+{
+    const ClusterFile *c = cluster_of(r);
+    for (uint32_t i = 0; i < c->node_count; i++)
+        if (!r->reports[i].asked && c->nodes[i].role != CLUSTER_COORDINATOR) return;
+    fprintf(stderr, "cobord: %s: the cluster's nodes\n", r->options.self->id);
+    for (uint32_t i = 0; i < c->node_count; i++)
+        if (c->nodes[i].role != CLUSTER_COORDINATOR) show_row(r, i);
+    r->table_shown = true;
+}
+
+/* Failures with node, range and cause, a line a second and node at most. */
+static void tell_changes(Remote *r, uint32_t node)
+{
+    RemoteReport *p = &r->reports[node];
+    PipelineNode known;
+    char range[REMOTE_RANGE_BYTES];
+    const char *id = cluster_of(r)->nodes[node].id;
+    pipeline_node(r->pipeline, node, &known);
+    remote_watch_range(r, node, range);
+    if (known.state == PIPELINE_DOWN && p->logged_state == PIPELINE_UP)
+        fprintf(stderr, "cobord: %s (%s) is lost: %s\n", id, range, known.last_error);
+    else if (known.state == PIPELINE_UP && p->logged_state == PIPELINE_DOWN)
+        fprintf(stderr, "cobord: %s (%s) is back\n", id, range);
+    else if (known.failures > p->logged_failures && known.state == PIPELINE_UP)
+        fprintf(stderr, "cobord: %s (%s): a call failed: %s\n", id, range, known.last_error);
+    if (known.state != PIPELINE_UNKNOWN) p->logged_state = known.state;
+    p->logged_failures = known.failures;
+}
+
+static void take_snapshot(Remote *r, uint64_t now_ns)
+{
+    char *text = malloc(r->description_room);
+    if (!text) return;
+    size_t bytes = remote_describe_write(r, now_ns, text, r->description_room);
+    pthread_mutex_lock(&r->lock);
+    char *old = r->description;
+    r->description = text;
+    r->description_bytes = bytes;
+    pthread_mutex_unlock(&r->lock);
+    free(old);
+}
+
+void remote_watch_tick(Remote *r, uint64_t now_ns)
+{
+    ask_those_due(r, now_ns);
+    if (now_ns < r->tick_ns && r->ready) return;
+    look_at_readiness(r, now_ns);
+    if (now_ns < r->tick_ns) return;
+    r->tick_ns = now_ns + (r->complete_once ? TICK_NS : START_TICK_NS);
+    if (!r->table_shown) show_table(r);
+    for (uint32_t i = 0; r->complete_once && i < cluster_of(r)->node_count; i++)
+        if (is_worker(&cluster_of(r)->nodes[i])) tell_changes(r, i);
+    take_snapshot(r, now_ns);
+}
