@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The oracle: a request alone. One station with all phases, one shard with all ids, every logit looked at, no
+ * pipeline, no coordinator, no wire. Its tokens are what the cluster must give, bit for bit; the hidden row
+ * of every pick is kept as well, so that a wrong one is seen even when the token happens to be the same. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+typedef struct Solo {
+    SimNode station, shard;
+    float *x;
+    SamplerCandidate *candidates;
+} Solo;
+
+static void remember_row(Sim *s, const float *row)
+{
+    if (s->row_count == s->row_room) {
+        s->row_room = s->row_room ? 2 * s->row_room : 256;
+        s->rows = realloc(s->rows, s->row_room * sizeof *s->rows);
+        ASSERT(s->rows);
+    }
+    s->rows[s->row_count++] = hash_xxh64(row, SIM_HIDDEN * sizeof(float));
+}
+
+bool sim_solo_knows_row(const Sim *s, const uint8_t *row)
+{
+    uint64_t hash = hash_xxh64(row, SIM_HIDDEN * sizeof(float));
+    for (uint32_t i = 0; i < s->row_count; i++)
+        if (s->rows[i] == hash) return true;
+    return false;
+}
+
+/* Forwards tokens[first .. first + count); the last row is then the head's input in solo->x. */
+static Error forward(Sim *s, Solo *solo, const uint32_t *tokens, uint32_t first, uint32_t count)
+{
+    Why why = {{0}};
+    StationSequence sequence = {0, first, count};
+    StationFrame frame = {.x = solo->x, .rows = count, .sequences = &sequence, .sequence_count = 1};
+    TRY(shard_begin_embed(solo->shard.shard, tokens + first, count, solo->x, &why));
+    TRY(sim_nodes_drive_shard(s, &solo->shard, &why));
+    frame.g = solo->x + (size_t)s->plan.context * SIM_HIDDEN;
+    TRY(sim_nodes_drive_station(s, &solo->station, &frame, &why));
+    float *last = solo->x + (size_t)(count - 1) * SIM_HIDDEN;
+    station_norm_output(solo->station.station, last, solo->x);
+    return OK;
+}
+
+static Error pick(Sim *s, Solo *solo, const SimRequest *q, const uint32_t *tokens, uint32_t count,
+                  uint32_t *token)
+{
+    Why why = {{0}};
+    LogSum sum;
+    SamplerResult result;
+    SamplerSeen seen[SIM_CONTEXT_MAX + 1];
+    remember_row(s, solo->x);
+    TRY(shard_begin_logits(solo->shard.shard, solo->x, 1, &why));
+    TRY(sim_nodes_drive_shard(s, &solo->shard, &why));
+    shard_adjust(solo->shard.shard, 0, &q->params, seen,
+                 sampler_count(&q->params, tokens, count, seen, SIM_CONTEXT_MAX + 1));
+    logsum_start(&sum);
+    uint32_t k = shard_top(solo->shard.shard, 0, SIM_VOCABULARY, solo->candidates, &sum,
+                           sampler_scale(&q->params));
+    TRY(sampler_pick(&q->params, solo->candidates, k, true, &sum, count, &result, &why));
+    *token = result.id;
+    return OK;
+}
+
+static Error answer(Sim *s, Solo *solo, SimRequest *q)
+{
+    uint32_t tokens[SIM_CONTEXT_MAX + 1], count = q->said_count, fed = 0;
+    memcpy(tokens, q->said, count * sizeof *tokens);
+    while (q->want_count < q->tokens_max && count <= s->plan.context) {
+        uint32_t token = 0;
+        TRY(forward(s, solo, tokens, fed, count - fed));
+        fed = count;
+        TRY(pick(s, solo, q, tokens, count, &token));
+        tokens[count++] = q->want[q->want_count++] = token;
+    }
+    return OK;
+}
+
+void sim_solo_run(Sim *s, SimRequest *q)
+{
+    Solo solo = {0};
+    PhaseRange all = {0, phase_bound(SIM_LAYERS, PHASE_ATTN)};
+    sim_nodes_open_station(s, &solo.station, all, s->plan.context, 1);
+    sim_nodes_open_shard(s, &solo.shard, 0, SIM_VOCABULARY, 1);
+    solo.x = malloc((size_t)s->plan.context * (SIM_HIDDEN + SIM_FFN) * sizeof(float));
+    solo.candidates = malloc(SIM_VOCABULARY * sizeof *solo.candidates);
+    q->want_count = 0;
+    q->want_error = answer(s, &solo, q);
+    free(solo.x);
+    free(solo.candidates);
+    sim_nodes_close(&solo.station);
+    sim_nodes_close(&solo.shard);
+}
