@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cluster_spread.h"
+#include "host/cpu.h"
 #include "host/file_writer.h"
 #include "host/memory.h"
 #include "host/places.h"
@@ -33,7 +34,7 @@ static PlanRequest request_of(const Options *o, const OpenModel *model)
         .context = (uint32_t)options_count(o, OPTION_CONTEXT),
         .chunk = (uint32_t)options_count(o, OPTION_CHUNK),
         .frames = (uint32_t)options_count(o, OPTION_PIPELINE),
-        .workers = 1,
+        .workers = cpu_cores(),
         .cache = options_count(o, OPTION_CACHE_TYPE) ? CACHE_Q8_0 : CACHE_F16,
         .kernels = kernels_for(ISA_SCALAR),
         .ops = ops_for(ISA_SCALAR),

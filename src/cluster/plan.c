@@ -2,11 +2,15 @@
 #include "cluster/plan.h"
 
 #include "cluster/cache.h"
+#include "cluster/shard_service.h"
+#include "cluster/station_service.h"
 #include "knot/emit.h"
 
 /* The mapping moves in pages of 2 MiB: a tile can touch one such page more at either end. */
 static const uint64_t LARGE_PAGE_BYTES = (uint64_t)2 << 20;
 static const uint64_t WINDOW_BYTES_MIN = (uint64_t)10 << 20;
+/* For embedding rows beside a resident head. */
+static const uint64_t ROWS_WINDOW_BYTES = (uint64_t)8 << 20;
 static const uint64_t WINDOW_BYTES_MAX = (uint64_t)64 << 20;
 
 static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -132,12 +136,37 @@ static Error size_shard(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
     return OK;
 }
 
-/* A shard's frame: the ids and the partial of a chunk, the hidden rows that ask for logits. */
-static uint64_t shard_frame_bytes(const Plan *plan)
+/* ---- What a node holds of its requests (host/node_memory.h): what its service keeps, a body that is
+ * answered and one that arrives, an answer that leaves and one that is made. */
+
+static uint64_t station_frames_bytes(const Plan *plan, const PlanRole *role)
 {
-    uint64_t hidden = plan->request.hyper->hidden;
-    return plan->chunk * (sizeof(uint32_t) + hidden * sizeof(float)) +
-           plan->logit_rows * hidden * sizeof(float) + 4 * ARENA_ALIGN;
+    const PlanRequest *r = &plan->request;
+    ForwardTerms terms = {.hyper = r->hyper,
+                          .range = role->range,
+                          .rows_max = plan->chunk,
+                          .sequences_max = r->sessions,
+                          .context = plan->context};
+    return station_service_bytes(&terms) + 2 * station_service_body_bytes_max(&terms) +
+           2 * station_service_answer_bytes_max(&terms);
+}
+
+static uint64_t shard_frames_bytes(const Plan *plan, const PlanRole *role)
+{
+    const PlanRequest *r = &plan->request;
+    ShardServiceConfig config = {.terms = {.hyper = r->hyper,
+                                           .id_first = role->id_first,
+                                           .id_last = role->id_last,
+                                           .rows_max = plan->chunk},
+                                 .logit_rows_max = plan->logit_rows};
+    config.terms.payload_bytes_max = shard_service_payload_bytes_max(&config);
+    uint64_t ids = role->id_last - role->id_first;
+    uint64_t embed = (uint64_t)plan->chunk * r->hyper->hidden * sizeof(float);
+    uint64_t slice = plan->logit_rows * ids * (sizeof(SamplerCandidate) + sizeof(float));
+    uint64_t header =
+        FRAME_HEADER_BYTES_MIN + (uint64_t)(plan->chunk + plan->logit_rows) * FRAME_HEADER_UNIT;
+    return shard_service_bytes(&config) + 2 * shard_service_body_bytes_max(&config) +
+           2 * (max_u64(embed, slice) + header);
 }
 
 /* The buffers of a chunk between the roles: x, a partial, g, the hidden rows that ask for logits; in
@@ -159,8 +188,8 @@ static uint64_t frame_bytes(const Plan *plan)
 static void total_role(PlanRole *role)
 {
     role->total_bytes = role->process_bytes + role->floor_bytes + role->window_bytes +
-                        role->scratch_bytes + role->logits_bytes + role->cache_bytes +
-                        role->pinned_bytes;
+                        role->scratch_bytes + role->frame_bytes + role->logits_bytes +
+                        role->cache_bytes + role->pinned_bytes;
 }
 
 /* A cut inside a layer's FFN takes g along. */
@@ -206,9 +235,9 @@ static void size_coordinator(Plan *plan)
     *role = (PlanRole){.process_bytes = r->process_bytes};
     role->floor_bytes = r->knot->tokenizer.bytes + (uint64_t)r->hyper->vocabulary * TOKEN_BYTES;
     role->window_bytes = WINDOW_BYTES_MIN;
-    role->scratch_bytes = coordinator_bytes(&config) + pipeline_frames_bytes(plan) +
-                          (uint64_t)r->sessions * ANSWER_BYTES +
-                          (uint64_t)plan->role_count * CALL_BYTES + API_BYTES;
+    role->scratch_bytes = coordinator_bytes(&config);
+    role->frame_bytes = pipeline_frames_bytes(plan) + (uint64_t)r->sessions * ANSWER_BYTES +
+                        (uint64_t)plan->role_count * CALL_BYTES + API_BYTES;
     role->logits_bytes = 3 * (uint64_t)r->hyper->vocabulary * sizeof(SamplerCandidate);
     total_role(role);
 }
@@ -242,9 +271,11 @@ static Error size_roles(Plan *plan, uint64_t *largest, Why *why)
         TRY(role->is_shard ? size_shard(plan, i - r->stations, role, why)
                            : size_station(plan, i, role, why));
         add_role(&plan->sum, role);
+        role->frame_bytes = 0;
         if (r->solo) continue;
         role->process_bytes = r->process_bytes;
-        role->scratch_bytes += role->is_shard ? shard_frame_bytes(plan) : frame_bytes(plan);
+        role->frame_bytes =
+            role->is_shard ? shard_frames_bytes(plan, role) : station_frames_bytes(plan, role);
         total_role(role);
         *largest = max_u64(*largest, role->total_bytes);
     }
@@ -296,8 +327,8 @@ static Error refuse(const Plan *plan, Why *why)
         "%s%sprocess %u.%u + floor %u.%u + window %u.%u + activations %u.%u (chunk %u) + logits %u.%u + "
         "attention cache %u.%u (context %u) = %u.%u MiB, more than the %u.%u MiB allowed",
         name, name[0] ? ": " : "", M(w->process_bytes), M(w->floor_bytes), M(w->window_bytes),
-        M(w->scratch_bytes), plan->chunk, M(w->logits_bytes), M(w->cache_bytes), plan->context,
-        M(w->total_bytes), M(plan->request.memory_bytes));
+        M(w->scratch_bytes + w->frame_bytes), plan->chunk, M(w->logits_bytes), M(w->cache_bytes),
+        plan->context, M(w->total_bytes), M(plan->request.memory_bytes));
 #undef M
 }
 
@@ -316,10 +347,11 @@ static Error choose_chunk(Plan *plan, Why *why)
         uint64_t largest;
         TRY(size_roles(plan, &largest, why));
         const PlanRole *w = largest_role(plan);
-        uint64_t others = w->total_bytes - w->scratch_bytes;
+        uint64_t rows = w->scratch_bytes + w->frame_bytes;
+        uint64_t others = w->total_bytes - rows;
         uint64_t free_bytes =
             others < plan->request.memory_bytes ? plan->request.memory_bytes - others : 0;
-        if (w->scratch_bytes <= free_bytes / 4) return OK;
+        if (rows <= free_bytes / 4) return OK;
     }
     return OK;
 }
@@ -364,21 +396,28 @@ static void choose_logit_rows(Plan *plan)
     plan->logit_rows = min_u32(plan->logit_rows, SHARD_ROWS_MAX);
 }
 
-/* What is left holds weights: everything, or a prefix of the payload. */
-static void choose_pinned(Plan *plan)
+/* What is left in a node holds weights: all of them, or their beginning. Either touches a large page
+ * more at its ends. */
+static void pin_role(const PlanRequest *r, PlanRole *role)
+{
+    uint64_t edges = 2 * LARGE_PAGE_BYTES;
+    uint64_t rows_window = role->is_shard ? ROWS_WINDOW_BYTES : 0;
+    uint64_t resident = role->total_bytes - role->window_bytes + rows_window + edges;
+    uint64_t streaming = role->total_bytes + edges;
+    if (resident + role->weight_bytes <= r->memory_bytes) {
+        role->window_bytes = rows_window + edges;
+        role->pinned_bytes = role->weight_bytes;
+    } else if (streaming < r->memory_bytes) {
+        role->window_bytes += edges;
+        role->pinned_bytes = min_u64(r->memory_bytes - streaming, role->weight_bytes);
+    }
+    total_role(role);
+}
+
+/* The same in one process: a prefix of the payload. */
+static void pin_solo(Plan *plan)
 {
     const PlanRequest *r = &plan->request;
-    for (uint32_t i = 0; !r->solo && i < plan->role_count; i++) {
-        PlanRole *role = &plan->role[i];
-        uint64_t others = role->total_bytes - role->window_bytes;
-        bool all = others + role->weight_bytes <= r->memory_bytes;
-        if (all) role->window_bytes = 0;
-        role->pinned_bytes = all ? role->weight_bytes : r->memory_bytes - role->total_bytes;
-        if (!all && role->pinned_bytes > role->weight_bytes)
-            role->pinned_bytes = role->weight_bytes;
-        total_role(role);
-    }
-    if (!r->solo) return;
     uint64_t free_bytes = r->memory_bytes - plan->sum.total_bytes;
     plan->resident = r->knot->payload_bytes <= free_bytes + plan->sum.window_bytes;
     if (plan->resident) {
@@ -386,12 +425,19 @@ static void choose_pinned(Plan *plan)
         plan->sum.window_bytes = plan->window_bytes = 0;
         plan->sum.pinned_bytes = r->knot->payload_bytes;
     } else {
-
-        free_bytes = r->memory_bytes - plan->sum.total_bytes;
         plan->sum.pinned_bytes = free_bytes > LARGE_PAGE_BYTES ? free_bytes - LARGE_PAGE_BYTES : 0;
     }
     plan->pinned_bytes = plan->sum.pinned_bytes;
     total_role(&plan->sum);
+}
+
+static void choose_pinned(Plan *plan)
+{
+    if (plan->request.solo) {
+        pin_solo(plan);
+        return;
+    }
+    for (uint32_t i = 0; i < plan->role_count; i++) pin_role(&plan->request, &plan->role[i]);
 }
 
 Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
