@@ -12,6 +12,7 @@
     X(run, "answer a prompt, or chat at the terminal")      \
     X(serve, "answer OpenAI's API over HTTP")               \
     X(node, "run one node of a cluster")                    \
+    X(status, "show a running cluster")                     \
     X(plan, "show who holds what, and whether it fits")     \
     X(bench, "measure speed and peak memory")               \
     X(logits, "print the model's numbers for given tokens") \

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cobord status: asks a coordinator how its cluster is (GET /cluster) and draws it in 80 columns. What it says comes
+ * from another machine: every text is cut and cleaned, every number may be missing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <yyjson.h>
+
+#include "cli/complain.h"
+#include "cli/options.h"
+#include "cli/verbs.h"
+#include "host/http_client.h"
+
+static const OptionId status_options[] = {OPTION_JSON, OPTION_END};
+static const OptionVerb status_verb = {
+    .name = "status",
+    .usage = "[URL] [--json]",
+    .summary =
+        "Shows a running cluster: who owns what, who is missing, memory, weights in memory, queue,\n"
+        "and how long calls take. URL is the coordinator's, http://127.0.0.1:8080 if left out.",
+    .examples = "  cobord status\n"
+                "  cobord status http://10.0.0.7:8080 --json\n",
+    .options = status_options,
+    .operands_max = 1,
+    .operand_names = "[URL]",
+};
+
+enum { STATUS_ANSWER_BYTES_MAX = 4 << 20, STATUS_DEADLINE_MS = 5000, STATUS_TEXT_BYTES = 512 };
+static const char status_url[] = "http://127.0.0.1:8080";
+
+/* ---- Asking ---- */
+
+/* "10.0.0.7:8080/" becomes "http://10.0.0.7:8080/cluster". */
+static bool status_make_url(const char *given, char out[HTTP_CLIENT_URL_BYTES_MAX])
+{
+    size_t bytes = strlen(given);
+    while (bytes && given[bytes - 1] == '/') bytes--;
+    bool has_scheme = strncmp(given, "http://", 7) == 0 || strncmp(given, "https://", 8) == 0;
+    int n = snprintf(out, HTTP_CLIENT_URL_BYTES_MAX, "%s%.*s/cluster", has_scheme ? "" : "http://",
+                     (int)(bytes < STATUS_TEXT_BYTES ? bytes : STATUS_TEXT_BYTES), given);
+    return bytes && bytes <= STATUS_TEXT_BYTES && n > 0 && n < HTTP_CLIENT_URL_BYTES_MAX;
+}
+
+static Error status_ask(const char *url, HttpCall *call, Why *why)
+{
+    HttpClient *client;
+    HttpClientOptions options = {0};
+    *call = (HttpCall){.method = "GET", .url = url, .deadline_ms = STATUS_DEADLINE_MS};
+    call->answer_room = STATUS_ANSWER_BYTES_MAX;
+    call->answer = malloc(call->answer_room);
+    if (!call->answer) return error_why(why, ERR_MEMORY, "no memory for the answer");
+    TRY(http_client_open(&options, &client, why));
+    http_client_run(client, call);
+    http_client_close(client);
+    if (call->error != OK) *why = call->why;
+    return call->error;
+}
+
+static const char *status_text(yyjson_val *object, const char *name)
+{
+    const char *text = yyjson_get_str(yyjson_obj_get(object, name));
+    return text ? text : "";
+}
+
+static uint64_t status_number(yyjson_val *object, const char *name)
+{
+    return yyjson_get_uint(yyjson_obj_get(object, name));
+}
+
+/* Printable ASCII, at most `room - 1` of it. */
+static const char *status_clean(const char *text, char *out, size_t room)
+{
+    size_t n = 0;
+    for (; text[n] && n < room - 1; n++) out[n] = text[n] < ' ' || text[n] > '~' ? '?' : text[n];
+    out[n] = '\0';
+    return out;
+}
+
+/* ---- Drawing ---- */
+
+static void status_duration(uint64_t seconds)
+{
+    if (seconds < 120) printf("%u s", (unsigned)seconds);
+    else if (seconds < 7200) printf("%u min", (unsigned)(seconds / 60));
+    else if (seconds < 172800) printf("%u h", (unsigned)(seconds / 3600));
+    else printf("%u days", (unsigned)(seconds / 86400));
+}
+
+static void status_head(yyjson_val *root)
+{
+    char text[STATUS_TEXT_BYTES];
+    yyjson_val *queue = yyjson_obj_get(root, "queue");
+    printf("%s", status_clean(status_text(root, "model"), text, 64));
+    printf(", knot %s, ", status_clean(status_text(root, "knot_id"), text, 20));
+    printf("%s, up ",
+           yyjson_get_bool(yyjson_obj_get(root, "complete")) ? "complete" : "INCOMPLETE");
+    status_duration(status_number(root, "uptime_seconds"));
+    printf("\n%u of %u slots at work, %u of %u answers waiting; %llu answers, %llu tokens\n",
+           (unsigned)status_number(queue, "active"), (unsigned)status_number(queue, "slots"),
+           (unsigned)status_number(queue, "waiting"), (unsigned)status_number(queue, "limit"),
+           (unsigned long long)status_number(queue, "answers"),
+           (unsigned long long)status_number(queue, "generated_tokens"));
+    printf("%llu failed, %llu replays, %llu calls from the own store, %llu degraded\n",
+           (unsigned long long)status_number(queue, "failed"),
+           (unsigned long long)status_number(root, "replays"),
+           (unsigned long long)status_number(root, "own_store_calls"),
+           (unsigned long long)status_number(root, "degraded"));
+    if (status_text(root, "missing")[0])
+        printf("missing: %s\n", status_clean(status_text(root, "missing"), text, sizeof text));
+}
+
+/* "  61/128" MiB */
+static void status_memory(yyjson_val *node)
+{
+    yyjson_val *memory = yyjson_obj_get(node, "memory");
+    uint64_t peak = status_number(memory, "peak_bytes"),
+             budget = status_number(memory, "budget_bytes");
+    char text[32] = "";
+    if (budget)
+        (void)snprintf(text, sizeof text, "%llu/%llu", (unsigned long long)peak >> 20,
+                       (unsigned long long)budget >> 20);
+    printf(" %9s", text);
+}
+
+/* The share of its weights that a node keeps; of a warden's lookups, those that hit. */
+static void status_share(yyjson_val *node)
+{
+    yyjson_val *weights = yyjson_obj_get(node, "weights"), *cache = yyjson_obj_get(node, "cache");
+    uint64_t hits = status_number(cache, "hits"), all = hits + status_number(cache, "misses"),
+             bytes = status_number(weights, "bytes"),
+             pinned = status_number(weights, "pinned_bytes");
+    char text[16] = "";
+    if (cache && all)
+        (void)snprintf(text, sizeof text, "%.0f%%", 100.0 * (double)hits / (double)all);
+    else if (yyjson_get_bool(yyjson_obj_get(weights, "resident")))
+        (void)snprintf(text, sizeof text, "all");
+    else if (bytes)
+        (void)snprintf(text, sizeof text, "%.0f%%", 100.0 * (double)pinned / (double)bytes);
+    printf(" %5s", text);
+}
+
+static void status_ms(uint64_t us, int width)
+{
+    double ms = (double)us / 1000;
+    if (!us) printf(" %*s", width, "");
+    else printf(" %*.*f", width, ms < 10 ? 2 : ms < 100 ? 1 : 0, ms);
+}
+
+static void status_node(yyjson_val *node)
+{
+    char id[20], owns[24], state[12], text[160];
+    yyjson_val *ids = yyjson_obj_get(node, "ids");
+    uint64_t p50 = status_number(node, "p50_us"), compute = status_number(node, "compute_p50_us");
+    if (ids)
+        (void)snprintf(owns, sizeof owns, "%llu-%llu",
+                       (unsigned long long)yyjson_get_uint(yyjson_arr_get(ids, 0)),
+                       (unsigned long long)yyjson_get_uint(yyjson_arr_get(ids, 1)));
+    else (void)status_clean(status_text(node, "range"), owns, sizeof owns);
+    printf("%-15s %-15s %-11s", status_clean(status_text(node, "id"), id, sizeof id), owns,
+           status_clean(status_text(node, "state"), state, sizeof state));
+    status_memory(node);
+    status_share(node);
+    status_ms(p50, 6);
+    status_ms(status_number(node, "p95_us"), 6);
+    status_ms(compute && compute < p50 ? p50 - compute : 0, 5);
+    printf("\n");
+    if (yyjson_get_bool(yyjson_obj_get(node, "ready")) || !status_text(node, "last_error")[0])
+        return;
+    printf("    %.76s\n", status_clean(status_text(node, "last_error"), text, sizeof text));
+}
+
+static void status_draw(yyjson_val *root)
+{
+    size_t i, count;
+    yyjson_val *node, *coordinator = yyjson_obj_get(root, "coordinator");
+    char id[20];
+    status_head(root);
+    printf("\n%-15s %-15s %-11s %9s %5s %6s %6s %5s\n", "NODE", "OWNS", "STATE", "MiB PEAK", "KEPT",
+           "P50 ms", "P95 ms", "HOP");
+    printf("%-15s %-15s %-11s", status_clean(status_text(coordinator, "id"), id, sizeof id), "",
+           "ready");
+    status_memory(coordinator);
+    printf("\n");
+    yyjson_arr_foreach(yyjson_obj_get(root, "nodes"), i, count, node) status_node(node);
+    printf(
+        "\nKEPT: weights that stay in memory; of wardens, lookups that hit. HOP: P50 without the\n"
+        "station's computing. --json has everything.\n");
+}
+
+/* ---- The verb ---- */
+
+static int status_show(const HttpCall *call, const char *url, bool json)
+{
+    Why why = {{0}};
+    Error error = OK;
+    yyjson_doc *doc = yyjson_read((const char *)call->answer, call->answer_bytes, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    char text[200];
+    if (call->status == 404)
+        error = error_why(&why, ERR_NOT_FOUND, "it answers, but it is no coordinator of a cluster");
+    else if (call->status != 200)
+        error = error_why(
+            &why, ERR_UNREACHABLE, "status %u: %s", call->status,
+            status_clean(status_text(yyjson_obj_get(root, "error"), "message"), text, sizeof text));
+    else if (!yyjson_is_arr(yyjson_obj_get(root, "nodes")))
+        error = error_why(&why, ERR_UNREACHABLE, "its answer is not that of a coordinator");
+    if (error == OK && json) {
+        (void)fwrite(call->answer, 1, call->answer_bytes, stdout);
+        printf("\n");
+    } else if (error == OK) {
+        status_draw(root);
+    }
+    yyjson_doc_free(doc);
+    if (error == OK) return 0;
+    return complain(error, &why, url, "Give the address of a coordinator: cobord status URL");
+}
+
+int cli_status(int argc, char **argv)
+{
+    Options o;
+    Why why = {{0}};
+    HttpCall call;
+    char url[HTTP_CLIENT_URL_BYTES_MAX];
+    int code;
+    if (!options_read(&o, &status_verb, argc, argv, &code)) return code;
+    if (!status_make_url(o.operand_count ? o.operands[0] : status_url, url))
+        return complain_usage("status: the URL must have 1 to %d bytes", STATUS_TEXT_BYTES);
+    Error error = status_ask(url, &call, &why);
+    code = error == OK ? status_show(&call, url, options_switch(&o, OPTION_JSON))
+                       : complain(error, &why, NULL,
+                                  "Is a cluster running there? Start one: cobord up MODEL");
+    free(call.answer);
+    return code;
+}
