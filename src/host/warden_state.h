@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of a warden share: warden_role.c makes it, warden_routes.c answers with it, warden_state.c says who and
+ * how it is. */
+#ifndef COBORD_HOST_WARDEN_STATE_H
+#define COBORD_HOST_WARDEN_STATE_H
+
+#include "host/knot_store.h"
+#include "host/node_server.h"
+#include "host/warden_role.h"
+#include "host/warden_vocab.h"
+
+typedef struct WardenRole {
+    Node *node;
+    KnotStore store;
+    WardenIdentity identity;
+    char identity_text[WARDEN_IDENTITY_TEXT_MAX];
+    WardenLevels *levels;
+    WardenVocab *vocab; /* of shard wardens */
+    NodeServer *server;
+    uint32_t threads;
+    uint64_t chunk_budget_bytes, row_budget_bytes;
+} WardenRole;
+
+/* What a request says it is for; NULL: it does not say. */
+typedef struct WardenAsked {
+    const char *knot_id, *knot_key, *layer_first, *layer_last, *id_first, *id_last;
+} WardenAsked;
+
+/* Errors  ERR_USAGE, ERR_UNSUPPORTED (both identities). */
+MUST_CHECK Error warden_state_matches(const WardenRole *w, const WardenAsked *asked, Why *why);
+/* The body of /configure: knot_id, knot_key and a range are required. Errors  as above, ERR_FORMAT. */
+MUST_CHECK Error warden_state_configure(const WardenRole *w, const uint8_t *body, size_t bytes,
+                                        Why *why);
+
+extern const NodeRoute warden_routes[];
+extern const uint32_t warden_routes_count;
+
+/* The object of /stats, and the lines of /metrics. */
+void warden_state_write(WardenRole *w, char *json, size_t room);
+void warden_state_metrics(WardenRole *w, char *text, size_t room);
+
+#endif
