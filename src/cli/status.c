@@ -183,9 +183,8 @@ static void status_draw(yyjson_val *root)
     status_memory(coordinator);
     printf("\n");
     yyjson_arr_foreach(yyjson_obj_get(root, "nodes"), i, count, node) status_node(node);
-    printf(
-        "\nKEPT: weights that stay in memory; of wardens, lookups that hit. HOP: P50 without the\n"
-        "station's computing. --json has everything.\n");
+    printf("\nKEPT: weights that stay in memory; of wardens, lookups that hit.\n"
+           "HOP: P50 without the station's computing. --json has everything.\n");
 }
 
 /* ---- The verb ---- */

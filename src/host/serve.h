@@ -38,7 +38,8 @@ typedef struct ServeEngine {
     bool (*degraded)(void *engine, uint32_t slot);
     /* Whether requests can be answered now; else `why` says which ranges are missing. NULL: always. Thread  any. */
     bool (*ready)(void *engine, Why *why);
-    /* Members of the object of GET /cluster, without its braces; 0: they do not fit. NULL: there is none. Thread  any. */
+    /* Members of the object of GET /cluster, without its braces; 0: they do not fit. NULL: there is
+     * none. Thread  any. */
     size_t (*describe)(void *engine, char *out, size_t room);
 } ServeEngine;
 
