@@ -22,6 +22,7 @@
     X(REFUSAL_UNSUPPORTED, 400, "invalid_request_error", "unsupported_parameter", 0)  \
     X(REFUSAL_CONTEXT, 400, "invalid_request_error", "context_length_exceeded", 0)    \
     X(REFUSAL_PATH, 404, "invalid_request_error", "not_found", 0)                     \
+    X(REFUSAL_STREAM, 404, "invalid_request_error", "stream_not_found", 0)            \
     X(REFUSAL_MODEL, 404, "invalid_request_error", "model_not_found", 0)              \
     X(REFUSAL_METHOD, 405, "invalid_request_error", "method_not_allowed", 0)          \
     X(REFUSAL_TOO_LARGE, 413, "invalid_request_error", "request_too_large", 0)        \

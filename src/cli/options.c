@@ -17,10 +17,12 @@
 
 /* In the order of OptionId. Bounds: bytes for sizes, values for counts and numbers. */
 const OptionSpec options_table[OPTIONS_COUNT] = {
-    [OPTION_STATIONS] = {"stations", 0, OPTION_COUNT, "N", "layer ranges, each held by one station (default: 2)",
-                         NULL, 1, 511, NULL, 0},
-    [OPTION_SHARDS] = {"shards", 0, OPTION_COUNT, "M", "vocabulary ranges, each held by one shard (default: 8)",
-                       NULL, 1, 511, NULL, 0},
+    [OPTION_STATIONS] = {"stations", 0, OPTION_COUNT, "N",
+                         "layer ranges, each held by one station (default: 2)", NULL, 1, 511, NULL,
+                         0},
+    [OPTION_SHARDS] = {"shards", 0, OPTION_COUNT, "M",
+                       "vocabulary ranges, each held by one shard (default: 8)", NULL, 1, 511, NULL,
+                       0},
     [OPTION_RANGES] =
         {"ranges", 0, OPTION_TEXT, "LIST",
          "station ranges in place of --stations: 0-14,14-end or 0-5.ffn_up,5.ffn_up-end", NULL, 0,
@@ -92,8 +94,9 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
                        "512", 0, 1 << 24, NULL, F},
     [OPTION_GEN] = {"gen", 0, OPTION_COUNT, "N", "tokens to generate and measure", "64", 0, 1 << 24,
                     NULL, F},
-    [OPTION_DEPTH] = {"depth", 0, OPTION_COUNT, "N", "positions in the context before decode is measured",
-                      "0", 0, 1 << 20, NULL, F},
+    [OPTION_DEPTH] = {"depth", 0, OPTION_COUNT, "N",
+                      "positions in the context before decode is measured", "0", 0, 1 << 20, NULL,
+                      F},
     [OPTION_BATCH] = {"batch", 0, OPTION_LIST, "1,8",
                       "sequences decoded together, each to be measured", "1", 1, 4096, NULL, F},
     [OPTION_KERNELS] = {"kernels", 0, OPTION_SWITCH, NULL, "measure the matrix kernels alone", NULL,
@@ -146,6 +149,11 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
     [OPTION_CGROUP] = {"cgroup", 0, OPTION_SWITCH, NULL,
                        "each process in a memory control group of its own, where that is allowed",
                        NULL, 0, 0, NULL, 0},
+    [OPTION_JOURNAL] =
+        {"journal", 0, OPTION_TEXT, "FILE",
+         "where streams are remembered for an hour, to be resumed after a restart; none: "
+         "nowhere (default: ~/.local/state/cobord/journal.db)",
+         NULL, 0, 0, NULL, 0},
     [OPTION_CACHE] = {"cache", 0, OPTION_TEXT, "DIR",
                       "where models are kept (default: ~/.cache/cobord)", NULL, 0, 0, NULL, 0},
     [OPTION_HUB] = {"hub", 0, OPTION_TEXT, "URL", "base address of the model hub",

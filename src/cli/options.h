@@ -61,6 +61,7 @@ typedef enum OptionId {
     OPTION_LISTEN,
     OPTION_SLOTS,
     OPTION_QUEUE,
+    OPTION_JOURNAL,
     /* clusters: plan, up, node */
     OPTION_CLUSTER,
     OPTION_ID,

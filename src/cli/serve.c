@@ -10,10 +10,11 @@
 #include "cli/engine_options.h"
 #include "cli/verbs.h"
 #include "host/listen.h"
+#include "host/places.h"
 #include "host/serve.h"
 
-static const OptionId serve_options[] = {OPTION_LISTEN, OPTION_SLOTS, OPTION_QUEUE, OPTIONS_ENGINE,
-                                         OPTION_END};
+static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS,   OPTION_QUEUE,
+                                         OPTION_JOURNAL, OPTIONS_ENGINE, OPTION_END};
 static const OptionVerb serve_verb = {
     .name = "serve",
     .usage = "MODEL",
@@ -49,6 +50,21 @@ static void name_model(const char *model, char *out)
     out[bytes] = '\0';
 }
 
+/* A journal that cannot be had costs resuming, not serving. */
+static Journal *journal_from(const Options *o, uint64_t knot_id)
+{
+    char standard[PLACES_PATH_BYTES];
+    const char *path = options_text(o, OPTION_JOURNAL);
+    Journal *journal = NULL;
+    Why why = {{0}};
+    if (!path) places_journal(standard, sizeof standard);
+    if (!path) path = standard;
+    if (!*path || strcmp(path, "none") == 0) return NULL;
+    if (journal_open(path, knot_id, &journal, &why) != OK)
+        fprintf(stderr, "cobord: streams cannot be resumed after a restart: %s\n", why.text);
+    return journal;
+}
+
 static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count, Why *why)
 {
     return engine_step(engine, events, count, why);
@@ -66,10 +82,11 @@ static void announce(const Listen *listen, const char *name, const Plan *plan, u
             listen->address);
 }
 
-static int serve_model(const char *model, EngineSession *session, const Listen *listen,
+static int serve_model(const Options *o, EngineSession *session, const Listen *listen,
                        uint32_t slots, uint32_t queue)
 {
     Why why = {{0}};
+    const char *model = o->operands[0];
     char name[SERVE_NAME_MAX + 1];
     const Plan *plan = engine_plan(session->engine);
     name_model(model, name);
@@ -84,14 +101,19 @@ static int serve_model(const char *model, EngineSession *session, const Listen *
         .engine = {.engine = session->engine,
                    .coordinator = engine_coordinator(session->engine),
                    .step = step},
+        .journal = journal_from(o, session->model.file.knot.id),
     };
     engine_keep_pace(session->engine);
     Serve *serve;
     Error error = serve_open(&options, &serve, &why);
-    if (error != OK) return complain(error, &why, listen->address, NULL);
+    if (error != OK) {
+        journal_close(options.journal);
+        return complain(error, &why, listen->address, NULL);
+    }
     announce(listen, name, plan, slots);
     serve_run(serve);
     serve_close(serve);
+    journal_close(options.journal);
     return 0;
 }
 
@@ -125,8 +147,7 @@ int cli_serve(int argc, char **argv)
         close(listen.fd);
         return code;
     }
-    code = serve_model(o.operands[0], &session, &listen, slots,
-                       (uint32_t)options_count(&o, OPTION_QUEUE));
+    code = serve_model(&o, &session, &listen, slots, (uint32_t)options_count(&o, OPTION_QUEUE));
     engine_options_close(&session);
     return code;
 }

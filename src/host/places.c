@@ -21,14 +21,8 @@ void places_set(const char *cache, const char *hub, const char *hub_token)
     places.hub_token = hub_token;
 }
 
-const char *places_hub(void)
-{
-    return places.hub;
-}
-const char *places_hub_token(void)
-{
-    return places.hub_token;
-}
+const char *places_hub(void) { return places.hub; }
+const char *places_hub_token(void) { return places.hub_token; }
 
 Error places_system_error(int number, const char *path, Why *why)
 {
@@ -37,6 +31,15 @@ Error places_system_error(int number, const char *path, Why *why)
     else if (number == ENOENT || number == ENOTDIR) error = ERR_NOT_FOUND;
     else if (number == ENOMEM) error = ERR_MEMORY;
     return error_why(why, error, "%s: %s", path, strerror(number));
+}
+
+void places_journal(char *out, size_t out_bytes)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (state && *state == '/') n = snprintf(out, out_bytes, "%s/cobord/journal.db", state);
+    else if (home && *home) n = snprintf(out, out_bytes, "%s/.local/state/cobord/journal.db", home);
+    if (n < 0 || (size_t)n >= out_bytes) *out = '\0';
 }
 
 Error places_join(char *out, size_t out_bytes, const char *directory, const char *prefix,

@@ -28,6 +28,10 @@ const char *places_hub_token(void);
  * ERR_TOO_LARGE. */
 MUST_CHECK Error places_models(char *out, size_t out_bytes, Why *why);
 
+/* Where streams are remembered when no other place was named: ${XDG_STATE_HOME:-~/.local/state}/cobord/journal.db.
+ * Result  "" without a home. */
+void places_journal(char *out, size_t out_bytes);
+
 /* "DIR/prefix NAME suffix", checked to fit. Errors  ERR_TOO_LARGE. */
 MUST_CHECK Error places_join(char *out, size_t out_bytes, const char *directory, const char *prefix,
                              const char *name, const char *suffix, Why *why);

@@ -90,6 +90,7 @@ static void catch_signals(int fd)
 
 static void release_signals(void)
 {
+    signal_fd = -1;
     for (size_t i = 0; i < SIGNALS; i++)
         (void)sigaction(signal_numbers[i], &signals_before[i], NULL);
 }
@@ -238,6 +239,7 @@ static bool step(Serve *s)
         ServeAnswer *a = s->slots[events[i].slot];
         if (a && a->state == SERVE_RUNNING) serve_answer_event(s, a, &events[i], &why);
     }
+    if (s->options.journal) journal_settle(s->options.journal);
     return true;
 }
 
@@ -266,7 +268,6 @@ static void notice_readiness(Serve *s)
 
 void serve_run(Serve *s)
 {
-    catch_signals(s->wake_fd);
     for (;;) {
         notice_signal(s);
         take_arrived(s);
@@ -281,7 +282,6 @@ void serve_run(Serve *s)
     /* What is finished still has to reach its readers. */
     for (int i = 0; i < FLUSH_S_MAX * 20 && http_server_busy(s->http) && signals < 2; i++)
         sleep_until_news(s, 50);
-    release_signals();
 }
 
 /* ---- Opening and closing ---- */
@@ -334,6 +334,7 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->slot_forget || !s->slot_left ||
         !s->event)
         error = error_why(why, ERR_MEMORY, "no memory for the server");
+    if (error == OK) catch_signals(s->wake_fd); /* before anybody learns that it serves */
     if (error == OK) error = open_http(s, why);
     if (error == OK) *out = s;
     else serve_close(s);
@@ -343,6 +344,7 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
 void serve_close(Serve *s)
 {
     if (!s) return;
+    if (signal_fd >= 0) release_signals();
     s->draining = true;
     serve_intake_stop(s);
     take_arrived(s);

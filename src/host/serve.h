@@ -19,6 +19,7 @@
 #define COBORD_HOST_SERVE_H
 
 #include "cluster/coordinator.h"
+#include "host/journal.h"
 #include "host/listen.h"
 #include "text/tokenizer.h"
 
@@ -52,6 +53,7 @@ typedef struct ServeOptions {
     uint32_t vocabulary, context;
     const Tokenizer *tokenizer;
     ServeEngine engine;
+    Journal *journal; /* NULL: streams cannot be resumed */
 } ServeOptions;
 
 /* Accepts requests from here on. Owner  what the options point to must outlive it. */

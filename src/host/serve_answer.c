@@ -100,11 +100,20 @@ static AnswerUsage usage_of(const ServeJob *job)
         const ServeAnswer *a = &job->answers[i];
         u.completion += a->generated;
         /* The prompt of n answers counts once. */
-        if (i && a->ids == job->answers[i - 1].ids) continue;
-        u.prompt += a->count;
+        if (a->shares_prompt) continue;
+        u.prompt += a->count - a->journaled;
         u.cached += a->cached;
     }
     return u;
+}
+
+/* The id of the event to come: how far each answer has got. */
+static void write_place(const ServeJob *job, JsonWriter *w)
+{
+    uint32_t places[ANSWER_CHOICES_MAX];
+    if (!job->journaled) return;
+    for (uint32_t i = 0; i < job->answer_count; i++) places[i] = job->answers[i].place;
+    answer_write_place(&job->head, w, places, job->answer_count);
 }
 
 static void end_stream(Serve *s, ServeJob *job, const AnswerUsage *usage)
@@ -160,6 +169,7 @@ static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
     set_done(s, a, degraded);
     if (job->stream) {
         JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
+        write_place(job, &w);
         answer_write_finish(&job->head, &w, a->index, how);
         (void)http_stream_write(job->x, w.bytes, w.used);
     }
@@ -200,7 +210,9 @@ static bool put_text(Serve *s, ServeAnswer *a, const uint8_t *text, size_t bytes
     ServeJob *job = a->job;
     if (!bytes) return true;
     if (!job->stream) return keep_text(a, text, bytes);
+    if (a->place <= a->sent) return true;
     JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
+    write_place(job, &w);
     answer_write_text(&job->head, &w, a->index, text, bytes);
     ASSERT(!w.full);
     return http_stream_write(job->x, w.bytes, w.used) || http_exchange_gone(job->x);
@@ -213,8 +225,10 @@ static bool take_token(Serve *s, ServeAnswer *a, uint32_t id)
     size_t bytes = 0;
     bool stopped = false;
     Why why = {{0}};
-    a->generated++;
+    a->place = ++a->generated;
     s->figures.generated_tokens++;
+    if (a->job->journaled && a->generated > a->journaled)
+        journal_token(s->options.journal, a->job->head.id, a->index, a->generated - 1, id);
     bool end = tokenizer_is_end(s->options.tokenizer, id);
     Error error =
         end ? detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why)
@@ -231,6 +245,7 @@ static void end_by_length(Serve *s, ServeAnswer *a)
     uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
     size_t bytes = 0;
     Why why = {{0}};
+    a->place = a->generated + 1; /* text that was held back is an event of its own */
     Error error = detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why);
     if (error == OK && !put_text(s, a, text, bytes))
         error = error_why(&why, ERR_MEMORY, "the answer's text");
@@ -259,6 +274,19 @@ void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event,
     else pause_if_behind(s, a);
 }
 
+/* What the journal has goes the way of new tokens; only what the client lacks is sent.
+ * Result  false: the answer has ended with it. */
+static bool take_journaled(Serve *s, ServeAnswer *a)
+{
+    const uint32_t *tokens = a->ids + a->count - a->journaled;
+    for (uint32_t i = 0; i < a->journaled; i++)
+        if (!take_token(s, a, tokens[i])) return false;
+    if (!a->journaled || (a->generated < a->job->tokens_max && a->count <= s->options.context))
+        return true;
+    end_by_length(s, a);
+    return false;
+}
+
 void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached)
 {
     Coordinator *c = s->options.engine.coordinator;
@@ -268,10 +296,11 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     s->slots[slot] = a;
     s->figures.active++;
     a->job->running++;
+    if (!take_journaled(s, a)) return;
     uint32_t said;
     (void)coordinator_tokens(c, slot, &said);
-    Error error = coordinator_start(c, slot, a->ids + said, a->count - said, a->job->tokens_max,
-                                    &a->params, &why);
+    Error error = coordinator_start(c, slot, a->ids + said, a->count - said,
+                                    a->job->tokens_max - a->generated, &a->params, &why);
     a->cached = cached;
     s->figures.prompt_tokens += a->count;
     s->figures.cached_tokens += cached;

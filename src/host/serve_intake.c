@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The intake threads: a body becomes a checked request, its text becomes ids, and both become a job in the queue, or a
  * refusal. All that takes time with the size of a request happens here, beside the HTTP thread and the engine's. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -22,6 +23,8 @@ typedef struct Intake {
     void *memory;
     Ids prompts[REQUEST_CHOICES_MAX];
     uint32_t prompt_count;
+    const JournalStream *journaled; /* of a stream that goes on; NULL: a new request */
+    AnswerPlace place;              /* and where */
 } Intake;
 
 /* ---- Text to ids ---- */
@@ -133,6 +136,10 @@ static size_t kept_bytes(const Intake *in)
         bytes += arena_bytes(in->request.stop_bytes[i]);
     for (uint32_t i = 0; i < in->prompt_count; i++)
         bytes += arena_bytes(in->prompts[i].count * sizeof(uint32_t));
+    for (uint32_t i = 0; in->journaled && i < in->request.n * in->prompt_count; i++)
+        bytes +=
+            arena_bytes((in->prompts[i / in->request.n].count + in->journaled->token_counts[i]) *
+                        sizeof(uint32_t));
     return bytes;
 }
 
@@ -144,6 +151,20 @@ static const void *keep(Arena *arena, const void *bytes, size_t count)
     return copy;
 }
 
+/* The prompt, and behind it what the journal has of the answer. */
+static void keep_journaled(const Intake *in, ServeAnswer *a, Arena *arena, const Ids *prompt)
+{
+    uint32_t count = in->journaled->token_counts[a->index];
+    uint32_t *ids = arena_take_raw(arena, (prompt->count + count) * sizeof *ids);
+    ASSERT(ids);
+    memcpy(ids, prompt->ids, prompt->count * sizeof *ids);
+    if (count) memcpy(ids + prompt->count, in->journaled->tokens[a->index], count * sizeof *ids);
+    a->ids = ids;
+    a->journaled = count;
+    a->count += count;
+    a->sent = in->place.tokens[a->index];
+}
+
 static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
 {
     const Request *q = &in->request;
@@ -153,7 +174,10 @@ static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
     Why why = {{0}};
     *a = (ServeAnswer){
         .job = job, .index = index, .count = (uint32_t)prompt->count, .params = q->params};
-    a->ids = a == first ? keep(arena, prompt->ids, prompt->count * sizeof(uint32_t)) : first->ids;
+    a->shares_prompt = a != first;
+    if (in->journaled) keep_journaled(in, a, arena, prompt);
+    else if (a != first) a->ids = first->ids;
+    else a->ids = keep(arena, prompt->ids, prompt->count * sizeof(uint32_t));
     a->params.seed += index % q->n;
     a->params.bias = index
                          ? job->answers[0].params.bias
@@ -182,16 +206,20 @@ static ServeJob *make_job(Intake *in)
         (void)no_memory(in);
         return NULL;
     }
-    if (!q->seed_given) q->params.seed = new_seed();
+    if (in->journaled) q->params.seed = in->journaled->seed;
+    else if (!q->seed_given) q->params.seed = new_seed();
     *job = (ServeJob){.stream = q->stream,
+                      .journaled = q->stream && in->serve->options.journal,
                       .tokens_max = q->tokens_max,
                       .answer_count = answers,
                       .memory = memory};
-    job->head = (AnswerHead){.chat = q->kind == REQUEST_CHAT,
-                             .created_s = (uint64_t)time(NULL),
-                             .model = in->serve->options.model,
-                             .stream_usage = q->include_usage};
-    answer_make_id(&job->head, new_seed());
+    job->head =
+        (AnswerHead){.chat = q->kind == REQUEST_CHAT,
+                     .created_s = in->journaled ? in->journaled->created_s : (uint64_t)time(NULL),
+                     .model = in->serve->options.model,
+                     .stream_usage = q->include_usage};
+    if (in->journaled) memcpy(job->head.id, in->place.id, sizeof job->head.id);
+    else answer_make_id(&job->head, new_seed());
     Arena arena = arena_make(memory, bytes);
     for (uint32_t i = 0; i < answers; i++)
         if (!fill_answer(in, job, &arena, i)) {
@@ -215,16 +243,34 @@ static bool admit(Intake *in, uint32_t answers)
                         s->options.slots, s->options.queue_max);
 }
 
-static void begin_stream(Serve *s, ServeJob *job)
+static void begin_stream(const Intake *in, ServeJob *job)
 {
     char event[ANSWER_EVENT_BYTES * 2];
+    uint32_t none[ANSWER_CHOICES_MAX] = {0};
     http_stream_begin(job->x, "text/event-stream", ": keep-alive\n\n", SERVE_IDLE_COMMENT_S);
-    for (uint32_t i = 0; i < job->answer_count; i++) {
+    for (uint32_t i = 0; !in->journaled && i < job->answer_count; i++) {
         JsonWriter w = json_writer_make(event, sizeof event);
+        if (job->journaled && job->head.chat)
+            answer_write_place(&job->head, &w, none, job->answer_count);
         answer_write_role(&job->head, &w, i);
         (void)http_stream_write(job->x, event, w.used);
     }
-    (void)s;
+}
+
+/* From here on the stream can be resumed. */
+static void write_journal(const Intake *in, const ServeJob *job)
+{
+    const uint8_t *body;
+    size_t bytes;
+    bool memory;
+    if (in->journaled || !job->journaled || !http_exchange_body(in->x, &body, &bytes, &memory))
+        return;
+    JournalStream request = {.kind = in->request.kind,
+                             .created_s = job->head.created_s,
+                             .seed = in->request.params.seed,
+                             .body = (uint8_t *)(uintptr_t)body,
+                             .body_bytes = bytes};
+    journal_begin(in->serve->options.journal, job->head.id, &request);
 }
 
 static void enqueue(Serve *s, ServeJob *job)
@@ -253,9 +299,11 @@ static bool generate(Intake *in)
         serve_answer_free_job(job);
         return false;
     }
+    write_journal(in, job);
+    http_exchange_drop_body(in->x);
     job->x = in->x;
     http_exchange_keep(in->x);
-    if (job->stream) begin_stream(in->serve, job);
+    if (job->stream) begin_stream(in, job);
     enqueue(in->serve, job);
     return true;
 }
@@ -309,6 +357,17 @@ static bool reply_text(Intake *in)
 
 /* ---- One request ---- */
 
+static bool parse_request(Intake *in, RequestKind kind, const uint8_t *body, size_t bytes)
+{
+    size_t room = request_bytes(bytes);
+    in->memory = malloc(room);
+    if (!in->memory)
+        return refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "not enough memory for the body");
+    Arena arena = arena_make(in->memory, room);
+    return request_parse(kind, in->serve->options.vocabulary, body, bytes, &arena, &in->request,
+                         &in->refusal);
+}
+
 static bool read_request(Intake *in)
 {
     const uint8_t *body;
@@ -319,30 +378,60 @@ static bool read_request(Intake *in)
                                      "too many large requests at once; try again later")
                       : refusal_make(&in->refusal, REFUSAL_TOO_LARGE, NULL,
                                      "the body is larger than %d bytes", REQUEST_BODY_BYTES_MAX);
-    size_t room = request_bytes(bytes);
-    in->memory = malloc(room);
-    if (!in->memory)
-        return refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "not enough memory for the body");
-    Arena arena = arena_make(in->memory, room);
-    return request_parse(serve_routes_kind(in->x), in->serve->options.vocabulary, body, bytes,
-                         &arena, &in->request, &in->refusal);
+    return parse_request(in, serve_routes_kind(in->x), body, bytes);
 }
 
 static bool answer(Intake *in)
 {
     if (!read_request(in) || !take_prompts(in)) return false;
+    if (in->request.kind != REQUEST_TOKENIZE && in->request.kind != REQUEST_DETOKENIZE)
+        return generate(in);
     http_exchange_drop_body(in->x);
-    switch (in->request.kind) {
-    case REQUEST_TOKENIZE: return reply_ids(in);
-    case REQUEST_DETOKENIZE: return reply_text(in);
-    default: return generate(in);
-    }
+    return in->request.kind == REQUEST_TOKENIZE ? reply_ids(in) : reply_text(in);
 }
 
-static void take_in(Serve *s, HttpExchange *x)
+/* ---- A stream that goes on ---- */
+
+static bool resume_journaled(Intake *in)
+{
+    const JournalStream *j = in->journaled;
+    if (!parse_request(in, (RequestKind)j->kind, j->body, j->body_bytes) || !take_prompts(in))
+        return false;
+    if (in->place.count == in->request.n * in->prompt_count && in->request.stream)
+        return generate(in);
+    return refusal_make(&in->refusal, REFUSAL_VALUE, "Last-Event-ID",
+                        "Last-Event-ID names another number of answers than the stream had");
+}
+
+static bool resume(Intake *in, const char *place)
+{
+    Journal *journal = in->serve->options.journal;
+    JournalStream stream;
+    Why why = {{0}};
+    if (!answer_read_place(place, &in->place))
+        return refusal_make(&in->refusal, REFUSAL_VALUE, "Last-Event-ID",
+                            "Last-Event-ID is not the id of an event of a stream of this server");
+    if (!journal)
+        return refusal_make(&in->refusal, REFUSAL_STREAM, "Last-Event-ID",
+                            "this server keeps no journal: send the request again");
+    Error error = journal_load(journal, in->place.id, &stream, &why);
+    if (error == ERR_NOT_FOUND)
+        return refusal_make(
+            &in->refusal, REFUSAL_STREAM, "Last-Event-ID",
+            "this stream is not known, or older than an hour: send the request again");
+    if (error != OK) return refusal_of_error(&in->refusal, error, &why);
+    in->journaled = &stream;
+    bool fine = resume_journaled(in);
+    in->journaled = NULL;
+    journal_free(&stream);
+    return fine;
+}
+
+static void take_in(Serve *s, HttpExchange *x, const char *place)
 {
     Intake in = {.serve = s, .x = x};
-    if (!http_exchange_gone(x) && !answer(&in)) serve_refuse(s, x, &in.refusal);
+    if (!http_exchange_gone(x) && !(*place ? resume(&in, place) : answer(&in)))
+        serve_refuse(s, x, &in.refusal);
     for (uint32_t i = 0; i < in.prompt_count; i++) free(in.prompts[i].ids);
     free(in.memory);
 }
@@ -363,7 +452,7 @@ static void *work(void *serve)
         s->intake_first = item->next;
         if (!item->next) s->intake_last = NULL;
         pthread_mutex_unlock(&s->lock);
-        take_in(s, item->x);
+        take_in(s, item->x, item->place);
         http_exchange_release(item->x);
         free(item);
         pthread_mutex_lock(&s->lock);
@@ -399,6 +488,8 @@ void serve_intake_push(Serve *s, HttpExchange *x)
         return;
     }
     *item = (ServeIntake){.x = x};
+    const char *place = http_exchange_header(x, "Last-Event-ID");
+    if (place) snprintf(item->place, sizeof item->place, "%s", *place ? place : "?");
     http_exchange_keep(x);
     pthread_mutex_lock(&s->lock);
     if (s->intake_last) s->intake_last->next = item;

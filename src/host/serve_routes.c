@@ -127,6 +127,8 @@ void serve_routes_head(void *serve, HttpExchange *x)
         (void)refusal_make(&refusal, REFUSAL_PATH, NULL,
                            "there is nothing at this path; see /v1/models and docs/api.md");
         serve_refuse(s, x, &refusal);
+    } else if (path->post && get && http_exchange_header(x, "Last-Event-ID")) {
+        return; /* a stream that goes on needs no body */
     } else if (path->post ? !post : !get) {
         refuse_method(s, x, path->post);
     } else if (post) {

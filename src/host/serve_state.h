@@ -36,11 +36,14 @@ typedef struct ServeJob ServeJob;
 typedef struct ServeAnswer {
     ServeJob *job;
     uint32_t index;
-    const uint32_t *ids;
-    uint32_t count;
+    const uint32_t *ids; /* the prompt, and what the journal has of the answer */
+    uint32_t count, journaled;
+    bool shares_prompt; /* with the answer before: it is counted once */
+    uint32_t sent; /* place up to which a resumed stream's client has everything */
     SamplerParams params;
     ServeAnswerState state;
     uint32_t slot, cached, generated;
+    uint32_t place; /* in event ids: tokens taken, one more when held text followed the last */
     AnswerFinish finish;
     Detokenizer detokenizer;
     char *text; /* when the whole answer goes out at once */
@@ -53,7 +56,7 @@ typedef struct ServeAnswer {
 struct ServeJob {
     HttpExchange *x;
     AnswerHead head;
-    bool stream;
+    bool stream, journaled;
     uint32_t tokens_max;
     uint32_t answer_count, done_count;
     uint32_t running;   /* answers that have a slot */
@@ -71,8 +74,10 @@ typedef struct ServeFigures {
     atomic_uint active, waiting;
 } ServeFigures;
 
+enum { SERVE_PLACE_BYTES = 160 };
 typedef struct ServeIntake {
     HttpExchange *x;
+    char place[SERVE_PLACE_BYTES]; /* Last-Event-ID; "": a new request */
     struct ServeIntake *next;
 } ServeIntake;
 
