@@ -38,7 +38,8 @@ uint64_t shard_service_bytes(const ShardServiceConfig *c)
 uint64_t shard_service_payload_bytes_max(const ShardServiceConfig *c)
 {
     uint64_t ids = c->terms.id_last - c->terms.id_first;
-    uint64_t pairs = ids * sizeof(SamplerSeen) + (uint64_t)SAMPLER_BIAS_MAX * sizeof(SamplerBias);
+    uint64_t seen = ids < SAMPLER_REPEAT_WINDOW_MAX ? ids : SAMPLER_REPEAT_WINDOW_MAX;
+    uint64_t pairs = seen * sizeof(SamplerSeen) + (uint64_t)SAMPLER_BIAS_MAX * sizeof(SamplerBias);
     uint64_t logits = c->logit_rows_max * (rows_bytes(ROWS_F32, 1, c->terms.hyper->hidden) + pairs);
     uint64_t embed = (uint64_t)c->terms.rows_max * sizeof(uint32_t);
     return logits > embed ? logits : embed;
@@ -181,7 +182,9 @@ Error shard_service_write(ShardService *s, uint8_t *out, size_t room, size_t *by
 {
     ShardFrameSize size = answer_size(s);
     uint8_t *payload = out + size.header_bytes;
-    ASSERT(room >= size.header_bytes && room - size.header_bytes >= size.payload_bytes);
+    if (room < size.header_bytes || room - size.header_bytes < size.payload_bytes)
+        return error_why(why, ERR_CAPACITY, "an answer of %zu bytes, with room for %zu",
+                         shard_service_answer_bytes(s), room);
     ASSERT((uintptr_t)out % sizeof(float) == 0);
     s->pending = false;
     TRY(s->kind == SHARD_SERVICE_EMBED

@@ -20,8 +20,8 @@ typedef struct ShardServiceConfig {
 typedef struct ShardService ShardService;
 
 uint64_t shard_service_bytes(const ShardServiceConfig *config);
-/* The largest payload that a request for these ids can have, with every id seen and SAMPLER_BIAS_MAX
- * biases in each row: for terms.payload_bytes_max. A host with less room may choose less. */
+/* The largest payload of a coordinator's requests for these ids, with as many tokens seen as the
+ * sampler looks at and as many biases as it takes in each row: for terms.payload_bytes_max. */
 uint64_t shard_service_payload_bytes_max(const ShardServiceConfig *config);
 /* The largest body: a header and terms.payload_bytes_max. */
 uint64_t shard_service_body_bytes_max(const ShardServiceConfig *config);
@@ -37,7 +37,7 @@ MUST_CHECK Error shard_service_begin(ShardService *s, ShardServiceKind kind, con
 size_t shard_service_answer_bytes(const ShardService *s);
 /* Bias, penalties, candidates, log-sum and slices are made here, once per request. Shapes  out is
  * 4-aligned. Errors  ERR_NOT_FINITE (a number too large for the element, a penalty that makes a logit
- * infinite: names the row). */
+ * infinite: names the row), ERR_CAPACITY (`room`; nothing was made). */
 MUST_CHECK Error shard_service_write(ShardService *s, uint8_t *out, size_t room, size_t *bytes,
                                      Why *why);
 

@@ -176,7 +176,9 @@ Error station_service_write(StationService *s, uint32_t compute_us, uint8_t *out
 {
     size_t size = station_service_answer_bytes(s);
     size_t header = forward_answer_header_size(&s->request);
-    ASSERT(size <= room);
+    if (size > room)
+        return error_why(why, ERR_CAPACITY, "an answer of %zu bytes, with room for %zu", size,
+                         room);
     ForwardAnswer answer = answer_of(s, compute_us);
     Error error = write_payload(s, answer.rows, out + header, why);
     if (error != OK) {

@@ -47,7 +47,8 @@ MUST_CHECK Error station_service_read(StationService *s, const uint8_t *body, si
 void station_service_end(StationService *s);
 /* The answer's room, known once the request was read. */
 size_t station_service_answer_bytes(const StationService *s);
-/* Once per frame. Errors  ERR_NOT_FINITE: names the row; as station_service_end. */
+/* Once per frame. Errors  ERR_NOT_FINITE: names the row; as station_service_end. ERR_CAPACITY (`room`):
+ * nothing was made. */
 MUST_CHECK Error station_service_write(StationService *s, uint32_t compute_us, uint8_t *out,
                                        size_t room, size_t *bytes, Why *why);
 

@@ -9,6 +9,7 @@
  *   410 session               409 position superseded unsupported (the handshake)
  *   400 what is wrong with the bytes, checksum and format included
  *   413 too_large             404 not_found, missing_tensor        401 no or another key
+ *   405 usage, when it was the method: the server's choice beside 400
  *   503 again capacity cancelled memory unreachable no_space       500 the others, not_finite among them */
 #ifndef COBORD_WIRE_NODE_ERROR_H
 #define COBORD_WIRE_NODE_ERROR_H

@@ -95,6 +95,8 @@ static Error serve(Node *n, ShardServiceKind kind, const Body *body, Body *answe
     TRY(compute(n->shard, n->model, why));
     size_t room = shard_service_answer_bytes(n->service);
     answer->bytes = malloc(room);
+    assert_int_equal(shard_service_write(n->service, answer->bytes, room - 1, &answer->count, why),
+                     ERR_CAPACITY);
     Error error = shard_service_write(n->service, answer->bytes, room, &answer->count, why);
     if (error != OK) free(answer->bytes);
     else assert_int_equal(answer->count, room);

@@ -133,6 +133,9 @@ static Error serve(Node *n, const Body *body, Body *answer, Why *why)
     size_t room = station_service_answer_bytes(n->service);
     assert_true(room <= station_service_answer_bytes_max(&n->terms));
     answer->bytes = malloc(room);
+    assert_int_equal(
+        station_service_write(n->service, 77, answer->bytes, room - 1, &answer->count, why),
+        ERR_CAPACITY);
     error = station_service_write(n->service, 77, answer->bytes, room, &answer->count, why);
     if (error != OK) free(answer->bytes);
     else assert_int_equal(answer->count, room);

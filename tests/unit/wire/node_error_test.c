@@ -188,6 +188,10 @@ static void foreign_bodies_are_told_apart(void **state)
                   "{\"error\":{\"message\":\"m\",\"type\":\"node_error\",\"code\":\"session\"}}",
                   &why),
         ERR_SESSION);
+    assert_int_equal(
+        read_text(405, "{\"error\":{\"message\":\"m\",\"type\":\"node_error\",\"code\":\"usage\"}}",
+                  &why),
+        ERR_USAGE);
     assert_int_equal(node_error_read(502, NULL, 0, NULL), ERR_UNREACHABLE);
 }
 
