@@ -41,18 +41,24 @@ static void lose(HttpServer *s, uint64_t serial)
     http_exchange_release(x);
 }
 
+/* `then` may be after `now`: the other thread has looked at the clock meanwhile. */
+static bool is_past(uint64_t now, uint64_t then, uint64_t limit)
+{
+    return now > then && now - then >= limit;
+}
+
 static void end_slow_lines(HttpServer *s, uint64_t now)
 {
     for (const HttpLine *line = s->lines; line; line = line->next) {
         uint64_t limit = (line->in_body ? BODY_S : REQUEST_S) * SECOND_NS;
-        if (!line->busy && now - line->since_ns > limit) (void)shutdown(line->fd, SHUT_RDWR);
+        if (!line->busy && is_past(now, line->since_ns, limit)) (void)shutdown(line->fd, SHUT_RDWR);
     }
 }
 
 static void comment_silent_streams(HttpServer *s, uint64_t now)
 {
     for (HttpExchange *x = s->exchanges; x; x = x->next)
-        if (x->streams && x->idle_ns && x->suspended && now - x->written_ns >= x->idle_ns)
+        if (x->streams && x->idle_ns && x->suspended && is_past(now, x->written_ns, x->idle_ns))
             (void)http_stream_write_locked(x, x->idle, strlen(x->idle));
 }
 
