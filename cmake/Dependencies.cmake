@@ -27,8 +27,6 @@ if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
     pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
     pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
-    pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
-    pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
     add_library(cobord_system INTERFACE)
     target_link_libraries(cobord_system INTERFACE
         PkgConfig::CURL PkgConfig::GNUTLS PkgConfig::MICROHTTPD PkgConfig::EDIT PkgConfig::SQLITE
