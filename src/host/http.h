@@ -58,7 +58,8 @@ void http_server_close(HttpServer *server);
 const char *http_exchange_method(const HttpExchange *x);
 const char *http_exchange_path(const HttpExchange *x); /* "" when it is longer than a path may be */
 const char *http_exchange_header(const HttpExchange *x, const char *name); /* NULL: none */
-/* What is behind '?', decoded, as "name=value&name=value". Result  false when it does not fit. Thread  as the header. */
+/* What is behind '?', decoded, as "name=value&name=value". Result  false when it does not fit.
+ * Thread  as the header. */
 bool http_exchange_query(const HttpExchange *x, char *out, size_t room);
 uint64_t http_exchange_announced(const HttpExchange *x); /* Content-Length, 0 when there is none */
 /* false: larger than the limit, or no memory for it (*memory): answer 413 or 503. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a station or shard takes of this machine's memory: the sum, made before anything is taken, and the memory itself.
+/* What a station or shard takes of this machine's memory: the sum, made before anything is taken, and the memory
+ * itself.
  *
  *   process + floor + activations + frames + logits + attention cache + window <= budget
  *                                                                  \_ or all its weights; else the

@@ -296,8 +296,9 @@ static NodeJob *make_job(NodeServer *s, HttpExchange *x)
     char *to = job->texts + QUERY_BYTES_MAX;
     for (size_t i = 0; i < HEADERS; i++) {
         if (!values[i]) continue;
-        job->headers[i] = strcpy(to, values[i]);
-        to += strlen(values[i]) + 1;
+        size_t length = strlen(values[i]) + 1;
+        job->headers[i] = memcpy(to, values[i], length);
+        to += length;
     }
     return job;
 }

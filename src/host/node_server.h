@@ -46,7 +46,8 @@ typedef struct NodeServerOptions {
     uint32_t queue_max;
     size_t body_bytes_max, bodies_bytes_max;
     void *context;
-    /* Thread  HTTP; must not wait. Whether the node can work, and JSON of what it is (/ready); its own lines of /metrics. */
+    /* Thread  HTTP; must not wait. Whether the node can work, and JSON of what it is (/ready); its own lines of
+     * /metrics. */
     bool (*ready)(void *context, char *json, size_t room);
     void (*metrics)(void *context, char *text, size_t room);
 } NodeServerOptions;

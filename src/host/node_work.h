@@ -68,8 +68,8 @@ struct NodeWork {
 MUST_CHECK Error node_work_run(NodeWork *w, Node *node, const NodeWorkRole *role,
                                uint32_t threads_default, Why *why);
 
-/* The role has another range now: its memory is given back and taken anew. Result  an error leaves it without any, which
- * only a wrong sum or a lack of memory can do; node_work_fits has looked before. */
+/* The role has another range now: its memory is given back and taken anew. Result  an error leaves it without any,
+ * which only a wrong sum or a lack of memory can do; node_work_fits has looked before. */
 MUST_CHECK Error node_work_rebuild(NodeWork *w, const NodeMemory *sum, Why *why);
 /* Whether the role fits with its present range. */
 MUST_CHECK Error node_work_fits(NodeWork *w, NodeMemory *sum, Why *why);

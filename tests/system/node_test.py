@@ -76,7 +76,8 @@ class Shared(unittest.TestCase):
 
     def body(self, rows=2, position=0, request=1, session=None, **more):
         return frames.forward(MODEL.id, (0, 60), MODEL.hidden,
-                              [frames.Sequence(session or self.session, position, rows)], rows_of(rows), request, **more)
+                              [frames.Sequence(session or self.session, position, rows)], rows_of(rows), request,
+                              **more)
 
 
 class Numbers(Shared):
