@@ -107,6 +107,8 @@ Error remote_open(const RemoteOptions *options, Remote **out, Why *why)
     r->opened_ns = pace_now_ns();
     r->own.part = CLUSTER_FILE_NONE;
     pthread_mutex_init(&r->lock, NULL);
+    pthread_mutex_init(&r->own.lock, NULL);
+    pthread_cond_init(&r->own.news, NULL);
     (void)snprintf(r->missing.text, sizeof r->missing.text, "no node was asked yet");
     Error error = open_parts(r, why);
     if (error == OK) *out = r;
@@ -194,13 +196,23 @@ static void start_calls(Remote *r)
             start_http(r, &asked, now);
             continue;
         }
-        PipelineAnswer answer = {.error = OK};
-        remote_own_answer(r, &asked, &answer);
-        pipeline_answer(r->pipeline, asked.call, &answer, pace_now_ns());
-        pipeline_advance(r->pipeline, pace_now_ns());
+        r->calls[asked.call].asked = asked;
+        remote_own_start(r, &r->calls[asked.call]);
     }
-    while (pipeline_next_cancel(r->pipeline, &number))
-        if (r->calls[number].busy) http_client_cancel(r->client, &r->calls[number].http);
+    while (pipeline_next_cancel(r->pipeline, &number)) {
+        RemoteCall *call = &r->calls[number];
+        if (call->busy) http_client_cancel(r->client, &call->http);
+        else remote_own_cancel(r, call);
+    }
+}
+
+/* Result  whether there was any. */
+static bool end_own_calls(Remote *r)
+{
+    bool any = false;
+    for (RemoteCall *call; (call = remote_own_take(r)) != NULL; any = true)
+        pipeline_answer(r->pipeline, call->asked.call, &call->answer, pace_now_ns());
+    return any;
 }
 
 static void end_call(Remote *r, HttpCall *http)
@@ -252,8 +264,8 @@ static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count,
         *count = r->event_count;
         if (r->event_count) return true;
         HttpCall *ended = http_client_wait(r->client, wait_ms(r, now));
-        if (!ended) return true;
-        end_call(r, ended);
+        if (ended) end_call(r, ended);
+        else if (!end_own_calls(r)) return true;
     }
 }
 
@@ -327,8 +339,8 @@ void remote_close(Remote *r)
 {
     if (!r) return;
     if (r->client) forget_all(r);
+    remote_own_close(r);
     http_client_close(r->client);
-    remote_own_close(&r->own);
     if (r->memory) munmap(r->memory, r->memory_bytes);
     pthread_mutex_destroy(&r->lock);
     free(r->calls);

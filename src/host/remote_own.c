@@ -4,6 +4,7 @@
  *
  *   body --> the part's Shard, built when another part stood there --> tiles of the file --> answer
  *
+ * A thread of its own does it: one call at a time, the engine thread is woken when one has ended.
  * Memory for the largest part is reserved at the start and touched by the first call; weights stay
  * within the window. The file's hashes are checked before the first use, once per file. */
 #include <stdio.h>
@@ -143,7 +144,7 @@ static void say_failed(const Remote *r, uint32_t part, Error error, const Why *w
             n ? n->id_first : 0, n ? n->id_last : 0, error_text(error), why->text);
 }
 
-void remote_own_answer(Remote *r, const PipelineCall *call, PipelineAnswer *answer)
+static void answer_call(Remote *r, const PipelineCall *call, PipelineAnswer *answer)
 {
     RemoteOwn *own = &r->own;
     Why why = {{0}};
@@ -151,8 +152,8 @@ void remote_own_answer(Remote *r, const PipelineCall *call, PipelineAnswer *answ
     if (!own->started && own->failed == OK) own->failed = start(r, &own->why);
     if (own->failed != OK) why = own->why;
     Error error = own->failed;
+    *answer = (PipelineAnswer){.status = 200};
     if (error == OK) error = answer_body(r, call, &answer->bytes, &why);
-    answer->status = 200;
     if (error == OK) return;
     if (!own->failures++) say_failed(r, call->part, error, &why);
     answer->bytes = 0;
@@ -161,9 +162,85 @@ void remote_own_answer(Remote *r, const PipelineCall *call, PipelineAnswer *answ
         answer->bytes = node_error_write(error, &why, (char *)call->answer);
 }
 
-void remote_own_close(RemoteOwn *own)
+/* ---- The thread ---- */
+
+static RemoteCall *find(Remote *r, RemoteOwnState state)
 {
+    uint32_t calls = pipeline_calls_max(r->pipeline);
+    for (uint32_t i = 0; i < calls; i++)
+        if (r->calls[i].own == state) return &r->calls[i];
+    return NULL;
+}
+
+static void *work(void *remote)
+{
+    Remote *r = remote;
+    RemoteOwn *own = &r->own;
+    pthread_mutex_lock(&own->lock);
+    while (!own->closing) {
+        RemoteCall *call = find(r, REMOTE_OWN_WAITS);
+        if (!call) {
+            pthread_cond_wait(&own->news, &own->lock);
+            continue;
+        }
+        PipelineAnswer answer;
+        call->own = REMOTE_OWN_WORKS;
+        pthread_mutex_unlock(&own->lock);
+        answer_call(r, &call->asked, &answer);
+        pthread_mutex_lock(&own->lock);
+        call->answer = answer;
+        call->own = REMOTE_OWN_DONE;
+        http_client_wake(r->client);
+    }
+    pthread_mutex_unlock(&own->lock);
+    return NULL;
+}
+
+void remote_own_start(Remote *r, RemoteCall *call)
+{
+    RemoteOwn *own = &r->own;
+    if (!own->has_thread) own->has_thread = pthread_create(&own->thread, NULL, work, r) == 0;
+    pthread_mutex_lock(&own->lock);
+    call->own = REMOTE_OWN_WAITS;
+    if (!own->has_thread) {
+        call->answer = (PipelineAnswer){.error = ERR_UNREACHABLE};
+        call->own = REMOTE_OWN_DONE;
+        http_client_wake(r->client);
+    }
+    pthread_cond_signal(&own->news);
+    pthread_mutex_unlock(&own->lock);
+}
+
+RemoteCall *remote_own_take(Remote *r)
+{
+    pthread_mutex_lock(&r->own.lock);
+    RemoteCall *call = find(r, REMOTE_OWN_DONE);
+    if (call) call->own = REMOTE_OWN_NONE;
+    pthread_mutex_unlock(&r->own.lock);
+    return call;
+}
+
+void remote_own_cancel(Remote *r, RemoteCall *call)
+{
+    pthread_mutex_lock(&r->own.lock);
+    if (call->own == REMOTE_OWN_WAITS) {
+        call->answer = (PipelineAnswer){.error = ERR_CANCELLED};
+        call->own = REMOTE_OWN_DONE;
+        http_client_wake(r->client);
+    }
+    pthread_mutex_unlock(&r->own.lock);
+}
+
+void remote_own_close(Remote *r)
+{
+    RemoteOwn *own = &r->own;
+    pthread_mutex_lock(&own->lock);
+    own->closing = true;
+    pthread_cond_signal(&own->news);
+    pthread_mutex_unlock(&own->lock);
+    if (own->has_thread) pthread_join(own->thread, NULL);
     if (own->started) worker_stop(&own->worker);
     if (own->memory) munmap(own->memory, (size_t)own->memory_bytes);
-    *own = (RemoteOwn){0};
+    pthread_mutex_destroy(&own->lock);
+    pthread_cond_destroy(&own->news);
 }

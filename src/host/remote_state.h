@@ -22,12 +22,22 @@ enum {
     REMOTE_REPORT_DEADLINE_MS = 2000
 };
 
+/* Of a call that this process answers itself. */
+typedef enum RemoteOwnState {
+    REMOTE_OWN_NONE,
+    REMOTE_OWN_WAITS,
+    REMOTE_OWN_WORKS,
+    REMOTE_OWN_DONE
+} RemoteOwnState;
+
 /* A call of the pipeline on its way. */
 typedef struct RemoteCall {
     HttpCall http;
     PipelineCall asked;
     char url[REMOTE_URL_BYTES];
-    bool busy;
+    bool busy;          /* to a node */
+    RemoteOwnState own; /* under own.lock, and so is `answer` */
+    PipelineAnswer answer;
 } RemoteCall;
 
 /* What a node last said of itself. */
@@ -58,8 +68,16 @@ typedef struct RemoteQuestion {
     uint8_t answer[REMOTE_REPORT_BYTES];
 } RemoteQuestion;
 
-/* One shard at a time, built over memory that fits the largest. */
+/* One shard at a time, built over memory that fits the largest. A thread of its own works, since a part that
+ * has to be checked or fetched first takes seconds, and nobody else's answer waits for it. */
 typedef struct RemoteOwn {
+    pthread_t thread;
+    bool has_thread; /* the engine thread's: made at the first call */
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    bool closing; /* under the lock */
+    atomic_ullong calls, failures;
+    /* The thread's: */
     Worker worker;
     bool started;
     Error failed; /* why it cannot be: said again */
@@ -70,7 +88,6 @@ typedef struct RemoteOwn {
     void *memory;
     uint64_t memory_bytes, scratch_bytes;
     uint64_t window_bytes;
-    uint64_t calls, failures;
 } RemoteOwn;
 
 struct Remote {
@@ -109,8 +126,12 @@ void remote_url(const Remote *r, uint32_t node, const char *path, char out[REMOT
 /* remote_own.c */
 /* What it will take: of the arena, and of the window. Errors  those of shard_sizes. */
 MUST_CHECK Error remote_own_size(Remote *r, Why *why);
-void remote_own_answer(Remote *r, const PipelineCall *call, PipelineAnswer *answer);
-void remote_own_close(RemoteOwn *own);
+void remote_own_start(Remote *r, RemoteCall *call);
+/* A call that has ended; NULL: none. The client is woken when there is one. */
+RemoteCall *remote_own_take(Remote *r);
+/* Ends the call unless it is being worked on. */
+void remote_own_cancel(Remote *r, RemoteCall *call);
+void remote_own_close(Remote *r);
 
 /* remote_watch.c */
 /* Asks, tells, makes the snapshot, as far as it is time. */
