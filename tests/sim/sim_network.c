@@ -158,7 +158,8 @@ void sim_network_call(Sim *s, const PipelineCall *c)
     post(s, c, number, at);
     if (c->node != PIPELINE_OWN && happens(s, s->plan.twice)) {
         s->counts->doubled++;
-        post(s, c, number, at + way_ns(s) * (1 + sim_random_below(&s->random, 200)));
+        uint32_t most = sim_random_below(&s->random, 2) ? 20 : 400;
+        post(s, c, number, at + way_ns(s) * (1 + sim_random_below(&s->random, most)));
     }
 }
 

@@ -166,7 +166,10 @@ static Error shard_work(Sim *s, SimNode *n, const SimEvent *e, uint8_t **answer,
 static Error forward_unfenced(Sim *s, SimNode *n, const SimEvent *e, uint8_t **answer,
                               size_t *bytes, Why *why)
 {
-    if (e->count < FRAME_HEADER_BYTES_MIN) return forward(s, n, e, answer, bytes, why);
+    FrameHead head;
+    FrameIdentity mine = identity(s, frame_cache(s->plan.cache));
+    if (frame_open(e->bytes, e->count, FRAME_FORWARD, &mine, &head, why) != OK)
+        return forward(s, n, e, answer, bytes, why);
     uint64_t id = bytes_load64(e->bytes + AT_REQUEST_ID);
     bytes_store64(e->bytes + AT_REQUEST_ID, ++n->last_request | UINT64_C(1) << 63);
     frame_seal(e->bytes);

@@ -134,7 +134,7 @@ static void make_request(Sim *s, SimRandom *r, uint32_t i, uint64_t span_ns, boo
     if (q->follows >= 0) followed[q->follows] = true;
     q->keep = PICK(r, 2, 10, SIM_CONTEXT_MAX, SIM_CONTEXT_MAX);
     q->forgets = sim_random_below(r, 5) == 0;
-    uint32_t most = q->follows >= 0 ? 8 : PICK(r, 6, 20, s->plan.context - 1);
+    uint32_t most = q->follows >= 0 ? PICK(r, 3, 16) : PICK(r, 6, 20, s->plan.context - 1);
     q->prompt_count = 1 + sim_random_below(r, most);
     for (uint32_t n = 0; n < q->prompt_count; n++) {
         q->prompt[n] = sim_random_below(r, SIM_VOCABULARY);
@@ -143,10 +143,26 @@ static void make_request(Sim *s, SimRandom *r, uint32_t i, uint64_t span_ns, boo
     if (sim_random_below(r, 40) == 0)
         q->prompt[sim_random_below(r, q->prompt_count)] = SIM_POISON_ID;
     q->tokens_max = sim_random_below(r, 50) ? 1 + sim_random_below(r, PICK(r, 4, 16, 40)) : 0;
-    q->at_ns = sim_random_between(r, 0, span_ns);
+    q->at_ns = sim_random_between(r, 0, q->follows >= 0 ? span_ns / 16 : span_ns);
     if (sim_random_below(r, 5) == 0)
         q->cancel_after_ns = sim_random_between(r, 0, PICK(r, 5, 100, 1000) * SIM_MS);
     make_params(q, r);
+}
+
+/* Weather in which late twins come often, and to conversations that have taken another turn since. */
+static void invite_twins(Sim *s)
+{
+    s->plan.twice = 3000;
+    s->plan.fault_count = 0;
+    for (uint32_t i = 0; i < s->plan.request_count; i++) {
+        SimRequest *q = &s->requests[i];
+        q->tokens_max = q->tokens_max % 4 + 1;
+        q->cancel_after_ns = SIM_NEVER;
+        q->forgets = false;
+        if (q->follows < 0) continue;
+        q->at_ns = 0;
+        q->keep = i % 2 ? 2 : 10;
+    }
 }
 
 void sim_scenario_make(Sim *s)
@@ -165,6 +181,7 @@ void sim_scenario_make(Sim *s)
     p->request_count = 1 + sim_random_below(&r, SIM_REQUESTS_MAX);
     uint64_t span_ns = PICK(&r, 0, 50, 500) * SIM_MS;
     for (uint32_t i = 0; i < p->request_count; i++) make_request(s, &r, i, span_ns, followed);
+    if (sim_random_below(&r, 10) == 0 || s->broken == SIM_BREAK_FENCE) invite_twins(s);
     s->random.state = sim_random_next(&r);
 }
 

@@ -72,6 +72,7 @@ static Error answer(Sim *s, Solo *solo, SimRequest *q)
 {
     uint32_t tokens[SIM_CONTEXT_MAX + 1], count = q->said_count, fed = 0;
     memcpy(tokens, q->said, count * sizeof *tokens);
+    if (q->tokens_max == 0) return forward(s, solo, tokens, 0, count);
     while (q->want_count < q->tokens_max && count <= s->plan.context) {
         uint32_t token = 0;
         TRY(forward(s, solo, tokens, fed, count - fed));
