@@ -138,11 +138,16 @@ Error shard_begin_embed(Shard *s, const uint32_t *ids, uint32_t count, float *pa
     return OK;
 }
 
-static Error embed_give(Shard *s, const uint8_t *row, Why *why)
+static float *embed_row(const Shard *s)
+{
+    return s->partial + (size_t)s->id_at * s->config.hyper->hidden;
+}
+
+/* The row is in its place: scales it. */
+static Error embed_finish(Shard *s, Why *why)
 {
     const Hyper *h = s->config.hyper;
-    float *out = s->partial + (size_t)s->id_at * h->hidden;
-    TRY(block_dequantize_row(s->embedding->type, row, h->hidden, out, why));
+    float *out = embed_row(s);
     bool finite = true;
     for (uint32_t i = 0; i < h->hidden; i++) {
         out[i] *= h->embedding_scale;
@@ -154,6 +159,33 @@ static Error embed_give(Shard *s, const uint8_t *row, Why *why)
     s->id_at++;
     embed_skip_foreign(s);
     return OK;
+}
+
+static Error embed_give(Shard *s, const uint8_t *row, Why *why)
+{
+    TRY(block_dequantize_row(s->embedding->type, row, s->config.hyper->hidden, embed_row(s), why));
+    return embed_finish(s, why);
+}
+
+uint32_t shard_wanted_rows(const Shard *s, uint32_t *rows, uint32_t room)
+{
+    uint32_t count = 0;
+    if (s->work != WORK_EMBED) return 0;
+    for (uint32_t i = s->id_at; i < s->id_count; i++) {
+        if (!owns(s, s->ids[i])) continue;
+        if (count < room) rows[count] = s->ids[i];
+        count++;
+    }
+    return count;
+}
+
+Error shard_give_values(Shard *s, const float *values, Why *why)
+{
+    ASSERT(s->work == WORK_EMBED);
+    memcpy(embed_row(s), values, s->config.hyper->hidden * sizeof(float));
+    Error error = embed_finish(s, why);
+    if (error != OK) s->work = WORK_NONE;
+    return error;
 }
 
 /* --- Logits --- */

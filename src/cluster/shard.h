@@ -68,6 +68,12 @@ void shard_next(Shard *s, ShardWish *wish);
 /* Errors  ERR_NOT_FINITE (names the tensor and the id). */
 MUST_CHECK Error shard_give(Shard *s, const uint8_t *tile, const Parallel *parallel, Why *why);
 
+/* Between shard_begin_embed and DONE: the embedding rows that it has still to ask for, in order, one that comes twice
+ * twice. Result  how many; `rows` gets the first `room` of them. */
+uint32_t shard_wanted_rows(const Shard *s, uint32_t *rows, uint32_t room);
+/* Instead of shard_give, an embedding row that is float32 already. Shapes  values[hidden]. Errors  ERR_NOT_FINITE. */
+MUST_CHECK Error shard_give_values(Shard *s, const float *values, Why *why);
+
 /* The slice of row `row` of the last logits call: [id_last - id_first]. */
 const float *shard_logits(const Shard *s, uint32_t row);
 /* Bias and penalties, in place, once per row. */

@@ -18,17 +18,8 @@
 #define COBORD_HOST_SLICE_H
 
 #include "host/knot_file.h"
-#include "host/tell.h"
+#include "host/node.h"
 #include "host/worker.h"
-#include "wire/cluster_file.h"
-
-typedef struct SliceRequest {
-    const ClusterFile *cluster; /* outlives the slice */
-    const ClusterNode *node;    /* a station, a shard, or the coordinator: header and tokenizer */
-    const char *key;            /* the cluster's, or NULL */
-    uint64_t memory_bytes;      /* the node's budget */
-    const Tell *tell;           /* stage "slice"; may be NULL */
-} SliceRequest;
 
 typedef enum SliceFrom { SLICE_DESCRIPTOR, SLICE_KEPT, SLICE_MEMORY, SLICE_DISK } SliceFrom;
 
@@ -38,12 +29,18 @@ typedef struct SliceCounters {
 
 typedef struct Slice Slice;
 
-/* Errors  ERR_UNREACHABLE (warden and store: both reasons), ERR_CHECKSUM (the store's bytes), ERR_UNSUPPORTED (another
- * knot_id; version 1, which has no hashes), ERR_NO_SPACE, ERR_CANCELLED, those of knot_parse. Owner  slice_close. */
-MUST_CHECK Error slice_open(const SliceRequest *request, Slice **out, Why *why);
+/* Reads header and hash tables. Owner  the node outlives it; slice_close. Errors  ERR_UNREACHABLE (warden and store:
+ * both reasons), ERR_CHECKSUM, ERR_UNSUPPORTED (another knot_id; version 1, which has no hashes), those of knot_parse. */
+MUST_CHECK Error slice_open(const Node *node, Slice **out, Why *why);
 void slice_close(Slice *s);
+/* The header's meaning, before there is a file. */
+const Knot *slice_knot(const Slice *s);
 
-/* Checked: knot_file_verify would fail at the holes. Lives as long as the slice. */
+/* Makes the slice whole for `part`: the node itself or, after another range was given to it, the same node with that
+ * range. Takes as long as its bytes take. Errors  as above, ERR_NO_SPACE, ERR_CANCELLED, ERR_NOT_AVAILABLE (a shared
+ * memory file cannot be extended). */
+MUST_CHECK Error slice_fill(Slice *s, const ClusterNode *part, Why *why);
+/* After slice_fill: checked; knot_file_verify would fail at the holes. Lives as long as the slice. */
 const KnotFile *slice_file(const Slice *s);
 SliceFrom slice_from(const Slice *s);
 SliceCounters slice_counters(const Slice *s);
