@@ -109,14 +109,22 @@ static void store_http_code(const HttpCall *call, char *out, size_t room)
     (void)snprintf(out, room, ", %.*s", (int)bytes, (const char *)at);
 }
 
+/* Some stores say with another status than 403 that they do not know the key. */
+static bool store_http_is_key_trouble(unsigned status, const char *code)
+{
+    static const char *const codes[] = {"ExpiredToken", "InvalidToken", "InvalidAccessKeyId",
+                                        "XAdminUserNotFound"};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (code[0] && strcmp(code + 2, codes[i]) == 0) return true;
+    return status == 401 || status == 403;
+}
+
 static Error store_http_refused(const StoreHttp *s, const StoreHttpPiece *p, const HttpCall *call,
                                 Why *why)
 {
-    char code[80];
+    char code[80]; /* ", Code" */
     store_http_code(call, code, sizeof code);
-    bool key = call->status == 401 || call->status == 403 || strcmp(code, ", ExpiredToken") == 0 ||
-               strcmp(code, ", InvalidToken") == 0;
-    if (key)
+    if (store_http_is_key_trouble(call->status, code))
         return error_why(
             why, ERR_KEY, "%s/%s: refused (HTTP %u%s)%s", s->name, p->object, call->status, code,
             !s->sign              ? ""
