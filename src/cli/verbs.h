@@ -13,6 +13,7 @@
     X(serve, "answer OpenAI's API over HTTP")               \
     X(node, "run one node of a cluster")                    \
     X(status, "show a running cluster")                     \
+    X(up, "run a whole cluster on this machine")            \
     X(plan, "show who holds what, and whether it fits")     \
     X(bench, "measure speed and peak memory")               \
     X(logits, "print the model's numbers for given tokens") \

@@ -40,7 +40,7 @@ class CliTest(unittest.TestCase):
     def test_overview(self):
         p = run("help")
         self.assertEqual((p.returncode, p.stderr), (0, ""))
-        self.assertEqual(set(verbs()), set("pull list rm run serve plan bench logits tokenize detokenize "
+        self.assertEqual(set(verbs()), set("pull list rm run serve node up plan bench logits tokenize detokenize "
                                            "encode repair info verify synth".split()))
         self.assertEqual(run("--help").stdout, p.stdout)
         nothing = run()

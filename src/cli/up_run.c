@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/up_run.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/complain.h"
+#include "cli/options.h"
+#include "host/cgroup_make.h"
+#include "host/node.h"
+#include "host/supervise.h"
+
+enum { ARGUMENTS_MAX = 12, URL_BYTES = 320, LOG_BYTES = 4200 };
+
+typedef struct UpNode {
+    char *arguments[ARGUMENTS_MAX];
+    char url[URL_BYTES], log[LOG_BYTES], cgroup[CGROUP_MAKE_PATH_BYTES];
+} UpNode;
+
+typedef struct UpState {
+    const UpRun *request;
+    ClusterFile cluster;
+    void *cluster_memory;
+    char threads[16];
+    UpNode *nodes;
+    SuperviseNode *supervised;
+    CgroupMake cgroups;
+    bool has_cgroups;
+} UpState;
+
+static bool is_warden(const ClusterNode *n)
+{
+    return n->role == CLUSTER_LAYER_WARDEN || n->role == CLUSTER_SHARD_WARDEN;
+}
+
+/* A node that listens everywhere is reached at loopback. */
+static const char *host_to_reach(const ClusterNode *n)
+{
+    if (strcmp(n->host, "0.0.0.0") == 0) return "127.0.0.1";
+    return strcmp(n->host, "::") == 0 ? "::1" : n->host;
+}
+
+static void node_url(const ClusterFile *c, const ClusterNode *n, char out[URL_BYTES])
+{
+    const char *host = host_to_reach(n), *scheme = c->tls_certificate[0] ? "https" : "http";
+    bool six = strchr(host, ':') != NULL;
+    (void)snprintf(out, URL_BYTES, six ? "%s://[%s]:%u" : "%s://%s:%u", scheme, host,
+                   (unsigned)n->port);
+}
+
+static void node_arguments(UpState *s, const ClusterNode *n, char **out)
+{
+    const UpRun *r = s->request;
+    size_t i = 0;
+    out[i++] = (char *)(uintptr_t)"cobord";
+    out[i++] = (char *)(uintptr_t)"node";
+    out[i++] = (char *)(uintptr_t)"--cluster";
+    out[i++] = (char *)(uintptr_t)r->cluster;
+    out[i++] = (char *)(uintptr_t)"--id";
+    out[i++] = (char *)(uintptr_t)n->id;
+    if (r->threads && n->role == CLUSTER_STATION) {
+        out[i++] = (char *)(uintptr_t)"--threads";
+        out[i++] = s->threads;
+    }
+    if (r->isa) {
+        out[i++] = (char *)(uintptr_t)"--isa";
+        out[i++] = (char *)(uintptr_t)r->isa;
+    }
+    out[i] = NULL;
+}
+
+static Error describe_node(UpState *s, uint32_t i, Why *why)
+{
+    const ClusterFile *c = &s->cluster;
+    const ClusterNode *n = &c->nodes[i];
+    UpNode *node = &s->nodes[i];
+    node_arguments(s, n, node->arguments);
+    node_url(c, n, node->url);
+    (void)snprintf(node->log, sizeof node->log, "%s/%s.log", s->request->directory, n->id);
+    s->supervised[i] = (SuperviseNode){
+        .id = n->id, .arguments = node->arguments, .url = node->url, .log = node->log};
+    if (!s->has_cgroups) return OK;
+    TRY(cgroup_make_group(&s->cgroups, n->id,
+                          is_warden(n) ? c->warden_memory_bytes : c->memory_bytes, node->cgroup,
+                          why));
+    s->supervised[i].cgroup = node->cgroup;
+    return OK;
+}
+
+/* Asked for and not allowed is worth a word, not the end. */
+static void open_cgroups(UpState *s)
+{
+    Why why = {{0}};
+    if (!s->request->cgroups) return;
+    s->has_cgroups = cgroup_make_open(&s->cgroups, &why) == OK;
+    if (!s->has_cgroups)
+        fprintf(stderr, "cobord: no memory control groups: %s; going on without\n", why.text);
+}
+
+static Error prepare(UpState *s, Why *why)
+{
+    const UpRun *r = s->request;
+    char path[LOG_BYTES];
+    TRY(node_read_cluster(r->cluster, &s->cluster, &s->cluster_memory, why));
+    s->nodes = calloc(s->cluster.node_count, sizeof *s->nodes);
+    s->supervised = calloc(s->cluster.node_count, sizeof *s->supervised);
+    if (!s->nodes || !s->supervised) return error_why(why, ERR_MEMORY, "the list of nodes");
+    (void)snprintf(s->threads, sizeof s->threads, "%u", r->threads);
+    (void)snprintf(path, sizeof path, "%s/journal.db", r->directory);
+    (void)setenv("COBORD_JOURNAL", path, 0); /* a coordinator finds it again after its death */
+    open_cgroups(s);
+    for (uint32_t i = 0; i < s->cluster.node_count; i++) TRY(describe_node(s, i, why));
+    return OK;
+}
+
+static void release(UpState *s)
+{
+    for (uint32_t i = 0; s->has_cgroups && i < s->cluster.node_count; i++)
+        cgroup_make_remove_group(&s->cgroups, s->cluster.nodes[i].id);
+    if (s->has_cgroups) cgroup_make_remove(&s->cgroups);
+    free(s->nodes);
+    free(s->supervised);
+    free(s->cluster_memory);
+}
+
+/* ---- What is said when it is ready */
+
+static bool is_loopback(const char *host)
+{
+    struct addrinfo *found = NULL;
+    bool yes = false;
+    if (getaddrinfo(host, NULL, NULL, &found) != 0 || !found) return false;
+    if (found->ai_family == AF_INET) {
+        const struct sockaddr_in *a = (const void *)found->ai_addr;
+        yes = ntohl(a->sin_addr.s_addr) >> 24 == 127;
+    } else if (found->ai_family == AF_INET6) {
+        const struct sockaddr_in6 *a = (const void *)found->ai_addr;
+        yes = IN6_IS_ADDR_LOOPBACK(&a->sin6_addr) != 0;
+    }
+    freeaddrinfo(found);
+    return yes;
+}
+
+static void say_ready(void *context)
+{
+    const UpState *s = context;
+    const ClusterFile *c = &s->cluster;
+    const ClusterNode *first = &c->nodes[0];
+    bool six = strchr(first->host, ':') != NULL;
+    printf("%s: %u processes of at most %.0f MiB, %u slots of %u tokens, on %s://%s%s%s:%u\n",
+           c->model_name, c->node_count, (double)c->memory_bytes / (1 << 20), c->sessions,
+           c->context, c->tls_certificate[0] ? "https" : "http", six ? "[" : "", first->host,
+           six ? "]" : "", (unsigned)first->port);
+    (void)fflush(stdout);
+    if (!is_loopback(first->host))
+        fprintf(stderr, "cobord: anyone who reaches %s port %u can use this server\n", first->host,
+                (unsigned)first->port);
+}
+
+static int supervise(UpState *s)
+{
+    Why why = {{0}};
+    SuperviseOptions options = {
+        .nodes = s->supervised,
+        .node_count = s->cluster.node_count,
+        .http = {.ca_file = s->cluster.tls_ca[0] ? s->cluster.tls_ca : NULL},
+        .context = s,
+        .ready = say_ready};
+    Error error = supervise_run(&options, &why);
+    if (error == ERR_CANCELLED) return 0;
+    if (error != ERR_IO) return complain(error, &why, NULL, NULL);
+    fprintf(stderr, "cobord: ");
+    options_print_safely(stderr, why.text);
+    fprintf(stderr, "\ncobord: all processes were ended; what they said is in %s\n",
+            s->request->directory);
+    return 1;
+}
+
+int up_run(const UpRun *request)
+{
+    Why why = {{0}};
+    UpState s = {.request = request};
+    Error error = prepare(&s, &why);
+    int code = error == OK ? supervise(&s) : complain(error, &why, request->cluster, NULL);
+    release(&s);
+    return code;
+}

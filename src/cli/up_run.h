@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs every node of a cluster file as a process on this machine. */
+#ifndef COBORD_CLI_UP_RUN_H
+#define COBORD_CLI_UP_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct UpRun {
+    const char *cluster;   /* path of the file */
+    const char *directory; /* for logs and the journal */
+    bool temporary;        /* it goes at the end */
+    uint32_t threads;      /* of each station; 0: the node's choice */
+    const char *isa;       /* NULL: the node's choice */
+    bool cgroups;
+} UpRun;
+
+/* Until it is asked to end. Complains on standard error when it cannot go on. Result  the exit code. */
+int up_run(const UpRun *request);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the processes of a cluster alive on this machine, and ends them together.
+ *
+ *   start all --> first one is ready: ready() --> loop every 20 ms:
+ *      lines of each       to standard error, "station-0 | ..", and to its log
+ *      dead                started again (host/restart.h)
+ *      GET /health, 1 s    no answer for 3 s: killed, and so started again: a frozen process too
+ *   SIGINT, SIGTERM        SIGTERM to the first, which finishes what was begun; then to the others; then SIGKILL
+ *   a second signal        this process ends at once, and with it all others
+ *
+ * Invariants
+ *   1. No process outlives this one, whatever ends it: the kernel kills them then (PR_SET_PDEATHSIG).
+ *   2. No line is lost or cut that a process wrote before it died, up to SUPERVISE_LINE_BYTES a line.
+ *   3. Time that this process itself stood still counts against nobody.
+ *
+ * Thread  the one that called; it must be the process's first, since the kernel ties children to a thread. */
+#ifndef COBORD_HOST_SUPERVISE_H
+#define COBORD_HOST_SUPERVISE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "host/http_client.h"
+
+enum {
+    SUPERVISE_NODES_MAX = 1024,
+    SUPERVISE_LINE_BYTES = 4096,
+    SUPERVISE_LOG_BYTES_MAX = 4 << 20, /* then ID.log becomes ID.log.1 */
+    SUPERVISE_HEALTH_MS = 1000,
+    SUPERVISE_SILENCE_MS = 3000,
+    SUPERVISE_BOOT_MS = 120000, /* before the first answer */
+    SUPERVISE_DRAIN_MS = 30000,
+    SUPERVISE_POLITE_MS = 5000
+};
+
+typedef struct SuperviseNode {
+    const char *id;
+    char *const *arguments; /* ended by NULL */
+    const char *url;    /* "http://127.0.0.1:9000": /health and, of the first, /ready below it */
+    const char *log;    /* path, or NULL */
+    const char *cgroup; /* file to enter by writing 0, or NULL */
+} SuperviseNode;
+
+typedef struct SuperviseOptions {
+    const SuperviseNode
+        *nodes; /* the first is the one that is ready for the world, and drained first */
+    uint32_t node_count;
+    const char *program; /* NULL: this one */
+    HttpClientOptions http;
+    void *context;
+    void (*ready)(void *context); /* once */
+} SuperviseOptions;
+
+/* Until a signal asks for the end (stop_install was called), or a node cannot be kept alive. No process is left on return.
+ * Errors  ERR_CANCELLED (asked to), ERR_IO (a node that has no point: its id, how it ended and its last line),
+ * ERR_MEMORY. */
+MUST_CHECK Error supervise_run(const SuperviseOptions *options, Why *why);
+
+#endif
