@@ -233,6 +233,41 @@ static void unwanted_rows_change_nothing(void **state)
     tiny_free(&t);
 }
 
+/* A copy of the first positions goes on with the bits of its parent; its blocks are its own. */
+static void copies_go_on_like_their_parent(void **state)
+{
+    (void)state;
+    enum { HELD = 70, MORE = 3 };
+    static float x[HELD * TINY_HIDDEN], want[MORE * TINY_HIDDEN], got[MORE * TINY_HIDDEN];
+    TinyModel t;
+    Line line;
+    Why why = {{0}};
+    tiny_make(&t, true, NULL);
+    line_open(&line, &t, &(Cut){"0-3", 1, 0, CACHE_F16, 2}); /* two sessions of two blocks */
+    Station *s = line.station[0];
+    inputs(x, HELD, 3);
+    assert_int_equal(forward(&line, &t, x, HELD, &(StationSequence){0, 0, HELD}, 1, &why), OK);
+    assert_int_equal(station_fork(s, 0, 1, HELD, &why), OK);
+    assert_int_equal(station_length(s, 1), HELD);
+    assert_int_equal(station_blocks_free(s), 0);
+    assert_int_equal(station_fork(s, 0, 1, 64, &why), OK); /* shorter: a block goes back */
+    assert_int_equal(station_length(s, 1), 64);
+    assert_int_equal(station_blocks_free(s), 1);
+    inputs(got, MORE, 4);
+    assert_int_equal(forward(&line, &t, got, MORE, &(StationSequence){1, 64, MORE}, 1, &why), OK);
+    inputs(want, MORE, 4);
+    assert_int_equal(forward(&line, &t, want, MORE, &(StationSequence){0, 64, MORE}, 1, &why), OK);
+    assert_memory_equal(got, want, sizeof want);
+    assert_int_equal(station_fork(s, 0, 1, 68, &why), ERR_POSITION);
+    assert_non_null(strstr(why.text, "68 positions of session 0, which has 67"));
+    assert_int_equal(station_fork(s, 0, 2, 1, &why), ERR_SESSION);
+    assert_int_equal(station_fork(s, 1, 1, 1, &why), ERR_SESSION);
+    assert_int_equal(station_fork(s, 0, 1, 0, &why), OK);
+    assert_int_equal(station_length(s, 1), 0);
+    line_close(&line);
+    tiny_free(&t);
+}
+
 /* Going back to an earlier position forgets what came after, and nothing else. */
 static void positions_are_checked(void **state)
 {
@@ -337,6 +372,7 @@ int main(void)
         cmocka_unit_test(layouts_agree),
         cmocka_unit_test(batches_do_not_change_bits),
         cmocka_unit_test(unwanted_rows_change_nothing),
+        cmocka_unit_test(copies_go_on_like_their_parent),
         cmocka_unit_test(positions_are_checked),
         cmocka_unit_test(capacity_is_checked),
         cmocka_unit_test(faults_are_named),
