@@ -123,7 +123,7 @@ static void pass_line(SuperviseProcess *p)
     memcpy(text + head, line, bytes);
     text[head + bytes] = '\n';
     write_all(STDERR_FILENO, text, head + bytes + 1);
-    if (bytes) (void)snprintf(p->last, sizeof p->last, "%s", line);
+    if (bytes) (void)snprintf(p->last, sizeof p->last, "%.*s", SUPERVISE_LAST_BYTES - 1, line);
     p->line_bytes = 0;
 }
 
