@@ -319,8 +319,10 @@ static Error serve(NodeWork *w, uint32_t threads_default, Why *why)
     TRY(open_server(w, why));
     TRY(node_model_verify(w->node, &w->model, why));
     TRY(build(w, why));
-    w->loaded = true;
-    node_announce(w->node, w->range);
+    char range[NODE_RANGE_BYTES];
+    memcpy(range, w->range, sizeof range);
+    w->loaded = true; /* from here on the range is the working thread's */
+    node_announce(w->node, range);
     node_server_run(w->server);
     return OK;
 }
