@@ -15,7 +15,7 @@ static bool has_suffix(const char *text, const char *suffix)
     return a >= b && strcmp(text + a - b, suffix) == 0;
 }
 
-/* Where the file is on this machine. */
+/* Where the file is on this machine, or would be; "" for a store that is elsewhere. */
 static Error find_path(const Node *node, char path[NODE_PATH_BYTES], Why *why)
 {
     const ClusterFile *c = node->cluster;
@@ -26,9 +26,8 @@ static Error find_path(const Node *node, char path[NODE_PATH_BYTES], Why *why)
     }
     if (c->store[0]) {
         const char *local = locate_file_path(c->store);
-        if (strstr(local, "://"))
-            return error_why(why, ERR_UNSUPPORTED, "store %s: a node reads a local directory",
-                             c->store);
+        path[0] = '\0';
+        if (strstr(local, "://")) return OK;
         TRY(node_path(node->cluster_path, local, directory, why));
     } else {
         TRY(places_models(directory, sizeof directory, why));
@@ -48,32 +47,64 @@ static Error check_model(const Node *node, const NodeModel *m, Why *why)
     (void)snprintf(found, sizeof found, "%016" PRIx64, m->file.knot.id);
     if (m->file.knot.id != c->knot_id)
         return error_why(why, ERR_UNSUPPORTED, "%s: the cluster is of knot %s, %s is knot %s",
-                         node->self->id, wanted, m->path, found);
+                         node->self->id, wanted, m->path[0] ? m->path : c->knot_key, found);
     if (m->hyper.layers == c->layers && m->hyper.vocabulary == c->vocabulary) return OK;
     return error_why(why, ERR_UNSUPPORTED,
                      "%s: the cluster file has %u layers and a vocabulary of %u, %s has %u and %u",
-                     node->self->id, c->layers, c->vocabulary, m->path, m->hyper.layers,
-                     m->hyper.vocabulary);
+                     node->self->id, c->layers, c->vocabulary, m->path[0] ? m->path : c->knot_key,
+                     m->hyper.layers, m->hyper.vocabulary);
+}
+
+static bool has_warden(const Node *node)
+{
+    const ClusterFile *c = node->cluster;
+    if (node->self->role != CLUSTER_COORDINATOR) return node->self->warden != CLUSTER_FILE_NONE;
+    return c->parts[CLUSTER_LAYER_WARDEN] || c->parts[CLUSTER_SHARD_WARDEN];
+}
+
+/* A file that is here, or whose absence nobody can make up for. */
+static bool is_local(const Node *node, const char *path)
+{
+    return path[0] && (access(path, F_OK) == 0 || !has_warden(node));
+}
+
+static Error open_slice(const Node *node, NodeModel *m, Why *why)
+{
+    m->path[0] = '\0';
+    TRY(slice_open(node, &m->slice, why));
+    m->file.descriptor = -1;
+    m->file.knot = *slice_knot(m->slice);
+    return node->self->role == CLUSTER_COORDINATOR ? node_model_verify(node, m, why) : OK;
 }
 
 Error node_model_open(const Node *node, NodeModel *out, Why *why)
 {
     memset(out, 0, sizeof *out);
     TRY(find_path(node, out->path, why));
-    TRY(knot_file_open(out->path, &out->file, why));
+    TRY(is_local(node, out->path) ? knot_file_open(out->path, &out->file, why)
+                                  : open_slice(node, out, why));
     Error error = hyper_from_knot(&out->file.knot, &out->hyper, why);
     if (error == OK) error = check_model(node, out, why);
     if (error != OK) node_model_close(out);
     return error;
 }
 
-Error node_model_verify(const Node *node, const NodeModel *m, Why *why)
+Error node_model_verify(const Node *node, NodeModel *m, Why *why)
 {
-    return knot_file_verify_once(&m->file, m->path, node->options->tell, why);
+    if (!m->slice) return knot_file_verify_once(&m->file, m->path, node->options->tell, why);
+    TRY(slice_fill(m->slice, node->self, why));
+    m->file = *slice_file(m->slice);
+    return OK;
+}
+
+Error node_model_extend(NodeModel *m, const ClusterNode *part, Why *why)
+{
+    return m->slice ? slice_fill(m->slice, part, why) : OK;
 }
 
 void node_model_close(NodeModel *m)
 {
-    knot_file_close(&m->file);
+    if (m->slice) slice_close(m->slice);
+    else knot_file_close(&m->file);
     memset(m, 0, sizeof *m);
 }

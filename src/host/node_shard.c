@@ -148,7 +148,9 @@ static Error answer(NodeShard *s, ShardServiceKind kind, const NodeRequest *r, u
                     size_t *bytes, Why *why)
 {
     TRY(shard_service_begin(s->service, kind, r->body, r->body_bytes, why));
-    TRY(worker_run_shard(&s->work.worker, s->shard, why));
+    Slice *slice = s->work.model.slice;
+    TRY(slice ? slice_run_shard(slice, &s->work.worker, s->shard, why)
+              : worker_run_shard(&s->work.worker, s->shard, why));
     size_t room = shard_service_answer_bytes(s->service);
     *out = malloc(room);
     if (!*out) return error_why(why, ERR_MEMORY, "no memory for an answer of %zu bytes", room);
@@ -204,7 +206,11 @@ static void run_configure(void *work, NodeRequest *r)
                                           &last, &why);
     if (error == OK) {
         set_ids(s, first, last);
+        ClusterNode part = *w->node->self;
+        part.id_first = first;
+        part.id_last = last;
         error = node_work_fits(w, &sum, &why);
+        if (error == OK) error = node_model_extend(&w->model, &part, &why);
         if (error != OK) set_ids(s, first_before, last_before);
         else error = node_work_rebuild(w, &sum, &why);
     }

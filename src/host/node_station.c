@@ -252,7 +252,10 @@ static void run_configure(void *work, NodeRequest *r)
         node_configure_read_range(r->body, r->body_bytes, w->model.hyper.layers, &range, &why);
     if (error == OK) {
         s->range = range;
+        ClusterNode part = *w->node->self;
+        part.range = range;
         error = node_work_fits(w, &sum, &why);
+        if (error == OK) error = node_model_extend(&w->model, &part, &why);
         if (error != OK) s->range = before;
         else error = node_work_rebuild(w, &sum, &why);
     }

@@ -71,7 +71,7 @@ static Error run(Node *node, const NodeModel *local, const OpenModel *model, Why
         .ca_file = has_ca ? ca : NULL,
         .version = node->options->version,
         .file = &model->file,
-        .path = local->path,
+        .path = local->path[0] ? local->path : NULL,
         .hyper = &model->hyper,
         .threads = node->options->threads,
         .kernels = kernels_for(isa),

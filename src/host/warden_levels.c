@@ -429,6 +429,8 @@ static Error fill_all(WardenLevels *l, Why *why)
 Error warden_levels_share(WardenLevels *l, int *descriptor, Why *why)
 {
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
+    if (l->options.identity.is_shard)
+        return error_why(why, ERR_CAPACITY, "a shard warden has rows, no range to map");
     TRY(fill_all(l, why));
     (void)pthread_mutex_lock(&l->lock);
     Error e = l->sealed || fcntl(l->memory, F_ADD_SEALS, seals) == 0
