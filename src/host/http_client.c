@@ -128,6 +128,7 @@ static size_t take_answer(char *bytes, size_t size, size_t count, void *handle)
 {
     HttpCall *call = ((Handle *)handle)->call;
     size_t more = size * count;
+    if (!call->answer) return more;
     if (more > call->answer_room - call->answer_bytes) {
         call->error =
             error_why(&call->why, ERR_TOO_LARGE, "%s: the answer is larger than %zu bytes",
@@ -192,7 +193,7 @@ static size_t take_header(char *line, size_t size, size_t count, void *handle)
                take_number(&value, end, &length)) {
         if (strcmp(call->method, "HEAD") == 0) {
             call->range_bytes_total = length;
-        } else if (length > call->answer_room) {
+        } else if (call->answer && length > call->answer_room) {
             call->error =
                 error_why(&call->why, ERR_TOO_LARGE, "%s: an answer of %llu bytes, room for %zu",
                           call->url, (unsigned long long)length, call->answer_room);

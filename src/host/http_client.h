@@ -37,7 +37,8 @@ typedef struct HttpCall {
     const void *parts[2]; /* the body */
     size_t part_bytes[2];
     uint32_t deadline_ms; /* 0: HTTP_CLIENT_DEADLINE_MS */
-    uint8_t *answer;      /* room of the caller; an answer that is larger fails the call */
+    uint8_t
+        *answer; /* room of the caller; an answer that is larger fails the call. NULL: dropped */
     size_t answer_room;
     void *tag; /* the caller's */
     /* answered */

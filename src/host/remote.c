@@ -154,7 +154,7 @@ static void start_http(Remote *r, const PipelineCall *asked, uint64_t now_ns)
         .parts = {asked->parts[0], asked->parts[1]},
         .part_bytes = {asked->part_bytes[0], asked->part_bytes[1]},
         .deadline_ms = left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX,
-        .answer = asked->answer,
+        .answer = asked->answer_room ? asked->answer : NULL,
         .answer_room = asked->answer_room,
         .tag = call,
     };

@@ -232,7 +232,7 @@ static void look_at_readiness(Remote *r, uint64_t now_ns)
         fprintf(stderr, "cobord: the cluster is complete (%llu s)\n", (unsigned long long)seconds);
     else if (!complete && r->table_shown &&
              (r->was_complete || now_ns - r->waited_ns > TOLD_AGAIN_S * 1000000000ull)) {
-        fprintf(stderr, "cobord: the cluster waits for %s\n", why.text);
+        fprintf(stderr, "cobord: the cluster is not complete: %s\n", why.text);
         r->waited_ns = now_ns;
     }
     r->was_complete = complete;

@@ -404,6 +404,10 @@ static void bounds_answers(void **state)
         a->call.answer_room = 0;
         http_client_run(c, &a->call);
         assert_int_equal(a->call.error, ERR_TOO_LARGE);
+        a->call.answer = NULL;
+        http_client_run(c, &a->call);
+        assert_int_equal(a->call.error, OK);
+        assert_int_equal(a->call.answer_bytes, 0);
         free(a);
     }
     http_client_close(c);
