@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/bytes.h"
-
 struct ShardService {
     ShardServiceConfig config;
     ShardTerms logits_terms; /* config.terms with logit_rows_max */
