@@ -16,6 +16,7 @@ typedef struct Slot {
     bool active, alone; /* alone: in frames of its own, after a frame with others failed */
     bool degraded;
     SamplerParams params;
+    SamplerBias *bias; /* [SAMPLER_BIAS_MAX] of params */
     SamplerSeen *seen; /* of its pick: one at most is under way */
 } Slot;
 
@@ -56,7 +57,8 @@ static uint64_t frame_bytes(const CoordinatorConfig *c)
 uint64_t coordinator_bytes(const CoordinatorConfig *c)
 {
     uint64_t slot = sizeof(Slot) + arena_bytes(((size_t)c->context + 1) * sizeof(uint32_t)) +
-                    arena_bytes(seen_max(c) * sizeof(SamplerSeen)) + sizeof(CoordinatorEvent);
+                    arena_bytes(seen_max(c) * sizeof(SamplerSeen)) +
+                    arena_bytes(SAMPLER_BIAS_MAX * sizeof(SamplerBias)) + sizeof(CoordinatorEvent);
     return arena_bytes(sizeof(Coordinator)) + c->slots * slot + frames_max(c) * frame_bytes(c) +
            6 * ARENA_ALIGN;
 }
@@ -81,7 +83,8 @@ static Error build_slots(Coordinator *c, Arena *arena, Why *why)
     for (uint32_t i = 0; i < config->slots; i++) {
         c->slots[i].tokens = ARENA_NEW(arena, uint32_t, (size_t)config->context + 1);
         c->slots[i].seen = ARENA_NEW(arena, SamplerSeen, seen_max(config));
-        if (!c->slots[i].tokens || !c->slots[i].seen)
+        c->slots[i].bias = arena_take_raw(arena, SAMPLER_BIAS_MAX * sizeof(SamplerBias));
+        if (!c->slots[i].tokens || !c->slots[i].seen || !c->slots[i].bias)
             return error_why(why, ERR_MEMORY, "no memory for %u slots", config->slots);
     }
     return OK;
@@ -96,6 +99,7 @@ Error coordinator_build(const CoordinatorConfig *config, Arena *arena, Coordinat
     if (!c) return error_why(why, ERR_MEMORY, "no memory for a coordinator");
     c->config = *config;
     c->config.frames = frames_max(config);
+    if (!config->spread) c->config.spread = c->config.frames;
     c->rows_max = config->chunk;
     c->slots = ARENA_NEW(arena, Slot, config->slots);
     c->frames = ARENA_NEW(arena, Frame, c->config.frames);
@@ -133,8 +137,8 @@ static Error check_start(const Coordinator *c, uint32_t slot, const uint32_t *id
 static void rewind_slot(const Coordinator *c, Slot *s, uint32_t fed)
 {
     s->fed = s->sent = fed;
-    uint32_t left = s->count - fed, frames = c->config.frames;
-    s->cut = left / frames + (left % frames != 0);
+    uint32_t left = s->count - fed, spread = c->config.spread;
+    s->cut = left / spread + (left % spread != 0);
     if (s->cut < CUT_ROWS_MIN) s->cut = CUT_ROWS_MIN;
 }
 
@@ -156,6 +160,8 @@ Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids, uint
     if (s->fed == s->count) s->fed--; /* the last row's logits are needed again */
     rewind_slot(c, s, s->fed);
     s->params = *params;
+    s->params.bias = s->bias;
+    if (params->bias_count) memcpy(s->bias, params->bias, params->bias_count * sizeof *s->bias);
     s->tokens_left = tokens_max;
     s->active = true;
     s->alone = false;
@@ -284,8 +290,8 @@ static uint32_t count_decode(const Coordinator *c)
 /* The answers in progress are spread over the frames; no frame makes those wait for a long prompt. */
 static void add_together(const Coordinator *c, Frame *to)
 {
-    uint32_t decode = count_decode(c), frames = c->config.frames, most = c->rows_max;
-    add_slots(c, to, true, decode / frames + (decode % frames != 0), most);
+    uint32_t decode = count_decode(c), spread = c->config.spread, most = c->rows_max;
+    add_slots(c, to, true, decode / spread + (decode % spread != 0), most);
     if (decode) most = min_u32(most, to->public.rows + PREFILL_ROWS_BESIDE_DECODE);
     add_slots(c, to, false, c->config.slots, most);
 }

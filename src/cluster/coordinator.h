@@ -13,7 +13,7 @@
  *   coordinator_end_frame --> events: one token of each pick, ends
  *
  * Frames under way: a prompt's next chunk need not wait for the one before; a slot whose token is
- * being picked must. With `frames` of them the answers in progress are spread evenly over as many
+ * being picked must. With `spread` of them the answers in progress are spread evenly over as many
  * frames, and a prompt is cut into about as many chunks. Frames end in the order they were made.
  *
  *   slot:  FREE --start--> ACTIVE --> FREE, its tokens kept
@@ -35,7 +35,7 @@
 #include "cluster/station.h"
 #include "model/sampler.h"
 
-enum { COORDINATOR_FRAMES_MAX = 64 };
+enum { COORDINATOR_FRAMES_MAX = 65 };
 
 typedef struct CoordinatorConfig {
     uint32_t vocabulary, context;
@@ -43,6 +43,7 @@ typedef struct CoordinatorConfig {
     uint32_t slots;
     uint32_t logit_rows; /* picks of a frame */
     uint32_t frames;     /* under way at once, at most COORDINATOR_FRAMES_MAX; 0: 1 */
+    uint32_t spread;     /* over how many of them answers and prompts are spread; 0: all */
 } CoordinatorConfig;
 
 /* A row whose next token is wanted. */
@@ -82,7 +83,7 @@ MUST_CHECK Error coordinator_build(const CoordinatorConfig *config, Arena *arena
                                    Why *why);
 
 /* Appends `ids` to what was said in a free slot, and asks for at most `tokens_max` more (0: prefill only).
- * Owner  copies ids and params, borrows params->bias until the end, and until no frame of it is under way.
+ * Owner  copies ids, params and bias.
  * Errors  ERR_RANGE (an id, a parameter, the slot), ERR_CAPACITY (longer than the context),
  *         ERR_USAGE (nothing said at all, or the slot is active or under way). */
 MUST_CHECK Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids,

@@ -8,25 +8,32 @@
  *                         LOGITS  one call to each shard, merged; again while a pick wants more
  *                     --> coordinator_end_frame --> events
  *
- * Several frames are under way at once: while station 1 has one, station 0 has the next. A station has at most one
- * call at a time, and frames pass it in the order they were made.
+ * Several frames are under way at once: while station 1 has one, station 0 has the next, and one more gets its rows
+ * meanwhile. A station has at most one call at a time, and frames pass it in the order they were made.
  *
  *   a call fails (no answer, too late, 503, bytes that fail their check)
- *        shard:    the replica, then the coordinator's own store (PIPELINE_OWN), then zero rows and
- *                  the answer is flagged
- *        station:  the same node again after a while, or its replica
- *   410 or 409 position, superseded: the station does not hold what the frame builds on. Every frame under way is
- *        given up, its slots go back: those of this frame to the start, the others to what was confirmed.
- *        Same tokens, same positions, same bits.
+ *        shard:    the replica, then the coordinator's own store (PIPELINE_OWN), then all of it again for up to
+ *                  3 s, then zero rows, and the answer is flagged
+ *        station:  the same node again when it answers for its health, else its replica
+ *   410 or 409 position, superseded: the station does not hold what the frame builds on. Every frame
+ *        under way is given up, its slots go back: those of this frame to the start, the others to what was
+ *        confirmed. Same tokens, same positions, same bits. A replica that takes over holds nothing
+ *        that we know of: all slots go back to the start.
  *   409 handshake: the node is not one of this cluster; as unreachable, and its Why stays to be seen
  *   no node of a range for patience_ms: the frame's slots end with ERR_UNREACHABLE, naming it
  *   the request's own fault (not finite, 400 three times): coordinator_fail_frame
+ *   twenty replays of a slot without one frame of it confirmed: its slots end with ERR_SESSION
  *
- * Nodes:   UP --(failure)--> DOWN, tried again after 50 ms, doubling up to 2 s --(answer)--> UP
- *          Each is asked for its health every second while it is not otherwise heard of; without an answer to two of those it
- *          is DOWN and its calls are given up: a frozen process is noticed in about 3 s.
+ * Nodes:   UP --(failure)--> DOWN, its health is asked for after 50 ms, doubling up to 2 s --(answer)--> UP
+ *          DOWN nodes get no other call. Each is asked for its health every second while it is not
+ *          otherwise heard of; without an answer to two of those it is DOWN and its calls are given
+ *          up: a frozen process is noticed in about 3 s.
  * Hedging: an embed or logits call that takes longer than four times the shard's usual time is also given to a
  *          replica, when there is one; the first answer counts.
+ *
+ * The host's loop: pipeline_advance, all events, pipeline_advance, all cancels, all calls, wait until a
+ * call ends or pipeline_wake_ns, pipeline_answer for each that ended. No frame is taken while an
+ * event waits, so that who reads it can stop its slot first.
  *
  * Invariants
  *   1. Request ids rise: (nonce, count). A retry has a new one, so that a late twin is refused.
@@ -43,9 +50,8 @@ typedef struct PipelineConfig {
     const ClusterFile *cluster; /* context, chunk, element, cache, knot_id, nodes */
     const Hyper *hyper;
     uint32_t slots, logit_rows;
-    uint32_t frames; /* under way at most */
-    uint32_t
-        nonce; /* larger than that of any earlier coordinator of this cluster: seconds since 1970 */
+    uint32_t frames;      /* at stations at once; 0: as many as stations */
+    uint32_t nonce;       /* larger than that of any earlier coordinator: seconds since 1970 */
     uint32_t patience_ms; /* 0: 30,000 */
 } PipelineConfig;
 
@@ -57,7 +63,8 @@ typedef enum PipelinePath {
     PIPELINE_HEALTH
 } PipelinePath;
 
-/* The node of a call that this process answers itself, from its own store, by a shard_service. */
+/* The node of a call that this process answers itself, from its own store, by a shard_service for the ids of
+ * part `part`; with an error when it has none. */
 #define PIPELINE_OWN UINT32_MAX
 
 typedef struct PipelineCall {
@@ -74,8 +81,7 @@ typedef struct PipelineCall {
 } PipelineCall;
 
 typedef struct PipelineAnswer {
-    Error
-        error; /* of the way: ERR_UNREACHABLE, ERR_TOO_LARGE, ERR_CANCELLED; OK when there is a status */
+    Error error; /* of the way: ERR_UNREACHABLE, ERR_TOO_LARGE, ERR_CANCELLED; OK: a status */
     unsigned status;
     size_t bytes; /* in the call's answer */
     Why why;      /* of the error */
@@ -85,14 +91,15 @@ typedef struct Pipeline Pipeline;
 
 /* What a coordinator built for it must have: chunk, slots, frames. */
 CoordinatorConfig pipeline_coordinator_config(const PipelineConfig *config);
-uint64_t pipeline_bytes(const PipelineConfig *config);
-/* Owner  the arena, cluster, hyper and coordinator outlive it. Errors  ERR_MEMORY, ERR_RANGE. */
+uint64_t pipeline_bytes(const PipelineConfig *config); /* 0: pipeline_build says what is wrong */
+/* Owner  the arena, cluster, hyper and coordinator outlive it.
+ * Errors  ERR_MEMORY, ERR_RANGE, ERR_UNSUPPORTED (stations with `embed` or `head`, a cluster without shards). */
 MUST_CHECK Error pipeline_build(const PipelineConfig *config, Coordinator *coordinator,
                                 Arena *arena, Pipeline **out, Why *why);
 uint32_t pipeline_calls_max(const Pipeline *p);
 
-/* Takes new frames from the coordinator as far as there is room. Call after coordinator_start, and
- * with the time after anything else. */
+/* Takes new frames from the coordinator as far as there is room, and takes each a step further. Call after
+ * coordinator_start, and with the time after anything else. */
 void pipeline_advance(Pipeline *p, uint64_t now_ns);
 /* The next call to be made; false: none for now. */
 bool pipeline_next_call(Pipeline *p, uint64_t now_ns, PipelineCall *out);
@@ -105,13 +112,16 @@ uint64_t pipeline_wake_ns(const Pipeline *p);
 
 /* Events of the coordinator since the last time, one at a time; `why` explains one with an error. */
 bool pipeline_next_event(Pipeline *p, CoordinatorEvent *event, Why *why);
+/* Rows of the last frame that ended, and its time at the slowest station. Result  frames ended so far. */
+uint64_t pipeline_frame_time(const Pipeline *p, uint32_t *rows, uint64_t *slowest_ns);
 /* Whether any frame is under way or any slot active. */
 bool pipeline_is_busy(const Pipeline *p);
 
 /* Frees the slot's sessions on every station and forgets what it said (cancel, time-out, hang-up,
- * failure). The slot must not be active. */
+ * failure); when frames of it are under way, after those. The slot must not be active. */
 void pipeline_forget(Pipeline *p, uint32_t slot);
-/* Whether the slot's answer used zero rows in place of a shard's. Cleared by coordinator_start. */
+/* Whether the slot's answer used zero rows in place of a shard's. Cleared by coordinator_truncate, and by
+ * coordinator_start with ids; what the stations hold of it is not used again. */
 bool pipeline_is_degraded(const Pipeline *p, uint32_t slot);
 
 /* ---- What is known of a node. */
@@ -129,6 +139,6 @@ void pipeline_node(const Pipeline *p, uint32_t node, PipelineNode *out);
 /* Whether each range has a node that is not DOWN. `why` names those that have none. */
 bool pipeline_is_complete(const Pipeline *p, Why *why);
 uint64_t pipeline_replays(const Pipeline *p);
-uint64_t pipeline_degraded(const Pipeline *p);
+uint64_t pipeline_degraded(const Pipeline *p); /* times that a shard's rows were taken as zero */
 
 #endif

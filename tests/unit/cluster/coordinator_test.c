@@ -15,7 +15,7 @@ static void *memory;
 
 static Coordinator *make_frames(uint32_t slots, uint32_t chunk, uint32_t context, uint32_t frames)
 {
-    CoordinatorConfig config = {VOCABULARY, context, chunk, slots, slots, frames};
+    CoordinatorConfig config = {VOCABULARY, context, chunk, slots, slots, frames, 0};
     Coordinator *c;
     size_t bytes = (size_t)coordinator_bytes(&config);
     memory = malloc(bytes);
