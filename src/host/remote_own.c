@@ -17,6 +17,7 @@
 #include "wire/node_error.h"
 
 enum { WINDOW_BYTES = 8 << 20, TILE_BYTES = 2 << 20 };
+static const uint64_t FAILED_PAUSE_NS = 5000000000;
 
 static const ClusterNode *part_node(const Remote *r, uint32_t part)
 {
@@ -58,7 +59,6 @@ static ShardServiceConfig service_config(const Remote *r, const ClusterNode *n)
 Error remote_own_size(Remote *r, Why *why)
 {
     RemoteOwn *own = &r->own;
-    if (!r->options.path) return OK;
     for (uint32_t part = 0; part < r->options.cluster->parts[CLUSTER_SHARD]; part++) {
         const ClusterNode *n = part_node(r, part);
         ShardConfig shard = shard_config(r, n);
@@ -75,21 +75,63 @@ Error remote_own_size(Remote *r, Why *why)
     return OK;
 }
 
-static Error start(Remote *r, Why *why)
+static Error take_memory(RemoteOwn *own, Why *why)
 {
-    RemoteOwn *own = &r->own;
-    if (!r->options.path)
-        return error_why(why, ERR_NOT_AVAILABLE, "the knot is not on the coordinator's machine");
-    TRY(knot_file_verify_once(r->options.file, r->options.path, NULL, why));
+    if (own->memory) return OK;
     own->memory = mmap(NULL, (size_t)own->memory_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (own->memory == MAP_FAILED) {
-        own->memory = NULL;
-        return error_why(why, ERR_MEMORY, "no memory for a shard's work");
-    }
-    TRY(worker_start(&own->worker, r->options.file, 0, own->window_bytes, threads_of(r), why));
+    if (own->memory != MAP_FAILED) return OK;
+    own->memory = NULL;
+    return error_why(why, ERR_MEMORY, "no memory for a shard's work");
+}
+
+static Error start_worker(Remote *r, const KnotFile *file, Why *why)
+{
+    RemoteOwn *own = &r->own;
+    TRY(take_memory(own, why));
+    TRY(worker_start(&own->worker, file, 0, own->window_bytes, threads_of(r), why));
     own->started = true;
     return OK;
+}
+
+static void let_go(RemoteOwn *own)
+{
+    if (own->started) worker_stop(&own->worker);
+    if (own->slice) slice_close(own->slice);
+    own->started = false;
+    own->slice = NULL;
+    own->part = CLUSTER_FILE_NONE;
+}
+
+/* The rows of a part from its warden or the store. They may end up in memory: only when the budget has that
+ * room beside everything else. */
+static Error fetch_part(Remote *r, const ClusterNode *n, Why *why)
+{
+    RemoteOwn *own = &r->own;
+    ShardConfig config = shard_config(r, n);
+    ShardSizes sizes;
+    let_go(own);
+    if (!r->options.node)
+        return error_why(why, ERR_NOT_AVAILABLE, "the knot is not on the coordinator's machine");
+    TRY(shard_sizes(&config, &sizes, why));
+    if (r->need_bytes + sizes.weight_bytes > r->options.cluster->memory_bytes)
+        return error_why(why, ERR_PLAN, "%llu bytes of weights have no room in the coordinator",
+                         (unsigned long long)sizes.weight_bytes);
+    own->shadow = *r->options.node;
+    own->shadow.self = n;
+    TRY(slice_open(&own->shadow, &own->slice, why));
+    TRY(slice_fill(own->slice, n, why));
+    return start_worker(r, slice_file(own->slice), why);
+}
+
+/* The weights: of the local file once and for all, else of one part. */
+static Error open_weights(Remote *r, uint32_t part, const ClusterNode *n, Why *why)
+{
+    RemoteOwn *own = &r->own;
+    if (!r->options.path) return own->part == part ? OK : fetch_part(r, n, why);
+    if (own->started) return OK;
+    TRY(knot_file_verify_once(r->options.file, r->options.path, NULL, why));
+    return start_worker(r, r->options.file, why);
 }
 
 static Error build(Remote *r, uint32_t part, Why *why)
@@ -97,6 +139,7 @@ static Error build(Remote *r, uint32_t part, Why *why)
     RemoteOwn *own = &r->own;
     const ClusterNode *n = part_node(r, part);
     if (!n) return error_why(why, ERR_NOT_FOUND, "shard range %u", part);
+    TRY(open_weights(r, part, n, why));
     if (own->part == part) return OK;
     ShardConfig shard = shard_config(r, n);
     ShardServiceConfig service = service_config(r, n);
@@ -116,9 +159,9 @@ static Error carry_out(Remote *r, const PipelineCall *call, const uint8_t *body,
     RemoteOwn *own = &r->own;
     ShardServiceKind kind =
         call->path == PIPELINE_EMBED ? SHARD_SERVICE_EMBED : SHARD_SERVICE_LOGITS;
-    TRY(build(r, call->part, why));
     TRY(shard_service_begin(own->service, kind, body, bytes, why));
-    TRY(worker_run_shard(&own->worker, own->shard, why));
+    TRY(own->slice ? slice_run_shard(own->slice, &own->worker, own->shard, why)
+                   : worker_run_shard(&own->worker, own->shard, why));
     return shard_service_write(own->service, call->answer, call->answer_room, answer_bytes, why);
 }
 
@@ -144,15 +187,27 @@ static void say_failed(const Remote *r, uint32_t part, Error error, const Why *w
             n ? n->id_first : 0, n ? n->id_last : 0, error_text(error), why->text);
 }
 
+/* What failed for seconds just now is not tried for every frame. */
+static Error try_part(Remote *r, uint32_t part, Why *why)
+{
+    RemoteOwn *own = &r->own;
+    if (own->failed != OK && pace_now_ns() < own->failed_until_ns) {
+        *why = own->why;
+        return own->failed;
+    }
+    own->failed = build(r, part, why);
+    own->why = *why;
+    own->failed_until_ns = pace_now_ns() + FAILED_PAUSE_NS;
+    return own->failed;
+}
+
 static void answer_call(Remote *r, const PipelineCall *call, PipelineAnswer *answer)
 {
     RemoteOwn *own = &r->own;
     Why why = {{0}};
     own->calls++;
-    if (!own->started && own->failed == OK) own->failed = start(r, &own->why);
-    if (own->failed != OK) why = own->why;
-    Error error = own->failed;
     *answer = (PipelineAnswer){.status = 200};
+    Error error = try_part(r, call->part, &why);
     if (error == OK) error = answer_body(r, call, &answer->bytes, &why);
     if (error == OK) return;
     if (!own->failures++) say_failed(r, call->part, error, &why);
@@ -239,7 +294,7 @@ void remote_own_close(Remote *r)
     pthread_cond_signal(&own->news);
     pthread_mutex_unlock(&own->lock);
     if (own->has_thread) pthread_join(own->thread, NULL);
-    if (own->started) worker_stop(&own->worker);
+    let_go(own);
     if (own->memory) munmap(own->memory, (size_t)own->memory_bytes);
     pthread_mutex_destroy(&own->lock);
     pthread_cond_destroy(&own->news);

@@ -33,7 +33,21 @@ static void announce(const Node *node, const ClusterFile *c)
                 node->listen.address);
 }
 
-static Error serve(Node *node, const OpenModel *model, Remote *remote, Why *why)
+/* Beside the cluster file. A journal that cannot be had costs resuming, not serving. */
+static Journal *open_journal(const Node *node)
+{
+    char path[NODE_PATH_BYTES];
+    Journal *journal = NULL;
+    Why why = {{0}};
+    Error error = node_path(node->cluster_path, "journal.db", path, &why);
+    if (error == OK) error = journal_open(path, node->cluster->knot_id, &journal, &why);
+    if (error == OK) return journal;
+    fprintf(stderr, "cobord: %s: streams cannot be resumed after a restart: %s\n", node->self->id,
+            why.text);
+    return NULL;
+}
+
+static Error serve(Node *node, const OpenModel *model, Remote *remote, Journal *journal, Why *why)
 {
     const ClusterFile *c = node->cluster;
     ServeOptions options = {
@@ -48,6 +62,7 @@ static Error serve(Node *node, const OpenModel *model, Remote *remote, Why *why)
         .context = c->context,
         .tokenizer = model->tokenizer,
         .engine = remote_engine(remote),
+        .journal = journal,
     };
     Serve *server;
     node->listen.fd = -1;
@@ -65,6 +80,7 @@ static Error run(Node *node, const NodeModel *local, const OpenModel *model, Why
     if (has_ca) TRY(node_path(node->cluster_path, node->cluster->tls_ca, ca, why));
     Isa isa = node->options->isa_given ? node->options->isa : cpu_best();
     RemoteOptions options = {
+        .node = node,
         .cluster = node->cluster,
         .self = node->self,
         .key = node->key,
@@ -78,7 +94,9 @@ static Error run(Node *node, const NodeModel *local, const OpenModel *model, Why
     };
     Remote *remote;
     TRY(remote_open(&options, &remote, why));
-    Error error = serve(node, model, remote, why);
+    Journal *journal = open_journal(node);
+    Error error = serve(node, model, remote, journal, why);
+    journal_close(journal);
     remote_close(remote);
     return error;
 }

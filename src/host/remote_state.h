@@ -11,6 +11,7 @@
 #include "host/http_client.h"
 #include "host/pace.h"
 #include "host/remote.h"
+#include "host/slice.h"
 #include "host/worker.h"
 
 enum {
@@ -80,7 +81,10 @@ typedef struct RemoteOwn {
     /* The thread's: */
     Worker worker;
     bool started;
-    Error failed; /* why it cannot be: said again */
+    Slice *slice; /* of the part that stands, when the knot is not on this machine */
+    Node shadow;  /* the shard as whom it is fetched */
+    Error failed; /* why it cannot be: said again until failed_until_ns */
+    uint64_t failed_until_ns;
     Why why;
     uint32_t part; /* that stands; CLUSTER_FILE_NONE */
     Shard *shard;
