@@ -2,6 +2,7 @@
 /* Runs seeds of the simulated cluster (sim.h).
  *
  *     sim --seeds 500 [--first 1]    exit 1 at the first seed that fails, which is then run again and told
+ *     sim --seeds 500 --all          a line for each seed that fails
  *     sim --seed 17 [--verbose]      one seed; with all that happens
  *     sim --break fence | hash ..    stations take late frames, or no sum is checked: exit 0 when some seed
  *                                    shows it, 1 when none does
@@ -166,7 +167,10 @@ static void pass_time(Sim *s)
                 (s->now_ns > s->plan.calm_ns ? s->now_ns : s->plan.calm_ns) + QUIET_S * SIM_S;
         uint64_t clock_ns = sim_clock_next_ns(s), wake_ns = pipeline_wake_ns(s->pipeline);
         uint64_t next = least(least(clock_ns, wake_ns), least(sim_clients_next_ns(s), quiet_ns));
-        if (next == quiet_ns) return;
+        if (next == quiet_ns) {
+            if (!pipeline_is_busy(s->pipeline) || s->now_ns > limit_ns) return;
+            quiet_ns += QUIET_S * SIM_S; /* a frame that nobody wants waits for a lost answer */
+        }
         idle = next <= s->now_ns && clock_ns > s->now_ns ? idle + 1 : 0;
         if (idle == 1000) sim_fail(s, "the pipeline wants to be woken again and again");
         if (next > limit_ns) sim_fail(s, "a request never ends");
@@ -207,7 +211,8 @@ static void run(Sim *s)
 }
 
 /* Result  whether the seed passes. */
-static bool run_seed(uint64_t seed, SimModel *model, SimBreak broken, SimCounts *counts, FILE *log)
+static bool run_seed(uint64_t seed, SimModel *model, SimBreak broken, SimCounts *counts, FILE *log,
+                     bool tell)
 {
     Sim *s = calloc(1, sizeof *s);
     ASSERT(s);
@@ -217,6 +222,7 @@ static bool run_seed(uint64_t seed, SimModel *model, SimBreak broken, SimCounts 
     run(s);
     alarm(0);
     bool passes = !s->failed;
+    if (!passes && tell) fprintf(stderr, "seed %llu: %s\n", (unsigned long long)seed, s->failure);
     free(s);
     return passes;
 }
@@ -231,7 +237,7 @@ static void tell_failure(uint64_t seed, SimModel *model, SimBreak broken)
     SimCounts counts = {0};
     FILE *log = open_memstream(&text, &bytes);
     ASSERT(log);
-    run_seed(seed, model, broken, &counts, log);
+    run_seed(seed, model, broken, &counts, log, false);
     fclose(log);
     for (size_t i = 0; i < bytes; i++) lines += text[i] == '\n';
     for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1, kept++) {
@@ -293,7 +299,7 @@ static void on_signal(int number)
 
 typedef struct Arguments {
     uint64_t first, count;
-    bool verbose, bad;
+    bool verbose, all, bad;
     SimBreak broken;
 } Arguments;
 
@@ -304,6 +310,10 @@ static Arguments read_arguments(int argc, char **argv)
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(name, "--verbose") == 0) {
             a.verbose = true;
+            continue;
+        }
+        if (strcmp(name, "--all") == 0) {
+            a.all = true;
             continue;
         }
         uint64_t number = value ? strtoull(value, NULL, 10) : 0;
@@ -325,7 +335,7 @@ static int run_broken(const Arguments *a, SimModel *model)
 {
     SimCounts counts = {0};
     for (uint64_t seed = a->first; seed < a->first + a->count; seed++)
-        if (!run_seed(seed, model, a->broken, &counts, a->verbose ? stdout : NULL)) {
+        if (!run_seed(seed, model, a->broken, &counts, a->verbose ? stdout : NULL, false)) {
             printf("found by seed %llu, %llu seeds looked at\n", (unsigned long long)seed,
                    (unsigned long long)counts.seeds);
             return 0;
@@ -337,12 +347,17 @@ static int run_broken(const Arguments *a, SimModel *model)
 static int run_all(const Arguments *a, SimModel *model)
 {
     SimCounts counts = {0};
-    for (uint64_t seed = a->first; seed < a->first + a->count; seed++)
-        if (!run_seed(seed, model, SIM_BREAK_NOTHING, &counts, a->verbose ? stdout : NULL)) {
-            tell_failure(seed, model, SIM_BREAK_NOTHING);
-            return 1;
-        }
+    uint64_t failures = 0;
+    FILE *log = a->verbose ? stdout : NULL;
+    for (uint64_t seed = a->first; seed < a->first + a->count; seed++) {
+        if (run_seed(seed, model, SIM_BREAK_NOTHING, &counts, log, a->all)) continue;
+        failures++;
+        if (a->all) continue;
+        tell_failure(seed, model, SIM_BREAK_NOTHING);
+        return 1;
+    }
     print_counts(&counts);
+    if (failures) return 1;
     if (a->count < 100 || covers_all(&counts)) return 0;
     fprintf(stderr, "sim: some kind of trouble never came up\n");
     return 1;
@@ -353,8 +368,9 @@ int main(int argc, char **argv)
     static SimModel model;
     Arguments a = read_arguments(argc, argv);
     if (a.bad) {
-        fprintf(stderr,
-                "sim [--seeds N] [--first N] [--seed N] [--verbose] [--break fence|hash]\n");
+        fprintf(
+            stderr,
+            "sim [--seeds N] [--first N] [--all] [--seed N] [--verbose] [--break fence|hash]\n");
         return 2;
     }
     for (int i = 0; i < 6; i++)

@@ -183,8 +183,9 @@ typedef struct SimNode {
     uint64_t life;
     uint64_t frozen_until_ns, cut_until_ns, busy_until_ns, drained_ns;
     uint64_t last_request;
-    bool
-        may_keep; /* a session that nobody wants: it worked for a call that had ended, or a drop got lost */
+    /* Sessions that nobody wants: a call of it failed, so that it is not asked to forget; or it worked for
+     * a call that had ended. It forgets the least recently used by itself. */
+    bool may_keep;
 } SimNode;
 
 typedef struct SimCall {

@@ -320,6 +320,9 @@ bool sim_clients_are_done(const Sim *s)
 void sim_clients_check_end(Sim *s)
 {
     Why why = {{0}};
+    for (uint32_t i = 0; i < s->call_count; i++)
+        if (s->calls[i].open)
+            sim_log(s, "call %llu is open", (unsigned long long)s->calls[i].number);
     if (pipeline_is_busy(s->pipeline)) sim_fail(s, "the pipeline is busy with nothing");
     if (!pipeline_is_complete(s->pipeline, &why))
         sim_fail(s, "all nodes are well, and the pipeline misses some: %s", why.text);

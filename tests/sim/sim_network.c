@@ -53,6 +53,7 @@ static void damage(Sim *s, SimEvent *e, PipelinePath path)
     bool corrupt = happens(s, s->plan.corrupt), cut = happens(s, s->plan.cut_short);
     if (!corrupt && !cut) return;
     s->counts->corrupted++;
+    s->nodes[e->node].may_keep = true;
     sim_log(s, "damage to %s %llu (%s)", sim_network_path(path), (unsigned long long)e->number,
             cut ? "cut short" : "bits");
     if (cut) {
@@ -136,6 +137,22 @@ static void post(Sim *s, const PipelineCall *c, uint64_t number, uint64_t at_ns)
     if (c->node != PIPELINE_OWN) damage(s, e, c->path);
 }
 
+/* A request that never gets there: its connection breaks, or nobody ever hears of it. */
+static void lose(Sim *s, const PipelineCall *c, uint64_t number)
+{
+    bool breaks = sim_random_below(&s->random, 2);
+    s->counts->dropped++;
+    sim_log(s, "lost: request %llu%s", (unsigned long long)number,
+            breaks ? ", and it is seen" : "");
+    if (!breaks) return;
+    SimEvent *e = sim_clock_add(s, SIM_ANSWER, s->now_ns + way_ns(s));
+    e->node = c->node;
+    e->call = c->call;
+    e->number = number;
+    e->path = c->path;
+    e->error = ERR_UNREACHABLE;
+}
+
 void sim_network_call(Sim *s, const PipelineCall *c)
 {
     check_call(s, c);
@@ -150,8 +167,7 @@ void sim_network_call(Sim *s, const PipelineCall *c)
     deadline->call = c->call;
     deadline->number = number;
     if (c->node != PIPELINE_OWN && happens(s, s->plan.drop)) {
-        s->counts->dropped++;
-        sim_log(s, "lost: request %llu", (unsigned long long)number);
+        lose(s, c, number);
         return;
     }
     uint64_t at = s->now_ns + (c->node == PIPELINE_OWN ? SIM_US : way_ns(s));
@@ -301,8 +317,8 @@ void sim_network_end(Sim *s, uint32_t call, const PipelineAnswer *answer)
         sim_fail(s, "the body of %s to %s changed while the call was open",
                  sim_network_path(c->call.path), sim_nodes_name(s, c->call.node));
     c->open = false;
-    if (c->call.path == PIPELINE_DROP && answer->status != 200 && answer->status != 404)
-        s->nodes[c->call.node].may_keep = true;
+    bool well = answer->error == OK && answer->status != 400 && answer->status < 500;
+    if (!well && c->call.node != PIPELINE_OWN) s->nodes[c->call.node].may_keep = true;
     pipeline_answer(s->pipeline, call, answer, s->now_ns);
 }
 
