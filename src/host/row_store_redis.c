@@ -82,6 +82,9 @@ static redisReply *row_store_redis_answer(RowStoreRedis *r, int64_t deadline_ms,
     redisContext *c = r->connection;
     for (;;) {
         void *reply = NULL;
+        /* No command of ours is answered by an array, and hiredis would make room for any number of elements. */
+        *what = "an answer to another question";
+        if (c->reader->len > c->reader->pos && c->reader->buf[c->reader->pos] == '*') return NULL;
         *what = c->errstr;
         if (redisGetReplyFromReader(c, &reply) != REDIS_OK) return NULL;
         if (reply) return reply;

@@ -353,8 +353,12 @@ class Sqlite(Folder):
 
     def test_several_processes(self):
         probes = [self.probe() for _ in range(4)]
-        threads = [threading.Thread(target=lambda p=p, i=i: [p.put(*range(r + i, r + i + 40)) for r in range(0, 400, 40)])
-                   for i, p in enumerate(probes)]
+
+        def work(p, first):
+            for row in range(first, first + 400, 40):
+                p.put(*range(row, row + 40))
+
+        threads = [threading.Thread(target=work, args=(p, i)) for i, p in enumerate(probes)]
         for t in threads:
             t.start()
         for t in threads:
