@@ -108,6 +108,8 @@ static void write_report(const RemoteReport *p, JsonWriter *w)
         json_writer_u64(w, p->hits);
         put_number(w, "misses", p->misses);
         put_number(w, "bytes", p->cached_bytes);
+        put_number(w, "l2_hits", p->l2_hits);
+        put_number(w, "l2_misses", p->l2_misses);
         json_writer_raw(w, "}");
     }
 }

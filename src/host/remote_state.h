@@ -52,8 +52,8 @@ typedef struct RemoteReport {
     uint64_t budget_bytes, need_bytes, resident_bytes, peak_bytes;
     bool has_weights, weights_resident;
     uint64_t weight_bytes, pinned_bytes;
-    bool has_hits; /* a warden */
-    uint64_t hits, misses, cached_bytes;
+    bool has_hits; /* a warden: of its memory, and of its disk or database */
+    uint64_t hits, misses, cached_bytes, l2_hits, l2_misses;
     /* of the log */
     PipelineNodeState logged_state;
     bool logged_ready;

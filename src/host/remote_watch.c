@@ -73,10 +73,16 @@ static void check_identity(const Remote *r, uint32_t node, yyjson_val *root, Rem
                        (unsigned long long)frames, (unsigned)FRAME_VERSION);
 }
 
+/* Layers or tiles, and embedding rows. */
+static uint64_t sum_of(yyjson_val *root, const char *level, const char *rows, const char *name)
+{
+    return number_of(yyjson_obj_get(root, level), name) +
+           number_of(yyjson_obj_get(root, rows), name);
+}
+
 static void read_members(RemoteReport *report, yyjson_val *root)
 {
-    yyjson_val *memory = yyjson_obj_get(root, "memory"), *weights = yyjson_obj_get(root, "weights"),
-               *cache = yyjson_obj_get(root, "cache");
+    yyjson_val *memory = yyjson_obj_get(root, "memory"), *weights = yyjson_obj_get(root, "weights");
     report->ready = yyjson_get_bool(yyjson_obj_get(root, "ready"));
     copy_text(root, "state", report->state, sizeof report->state);
     copy_text(root, "version", report->version, sizeof report->version);
@@ -89,10 +95,12 @@ static void read_members(RemoteReport *report, yyjson_val *root)
     report->weights_resident = yyjson_get_bool(yyjson_obj_get(weights, "resident"));
     report->weight_bytes = number_of(weights, "bytes");
     report->pinned_bytes = number_of(weights, "pinned_bytes");
-    report->has_hits = cache != NULL;
-    report->hits = number_of(cache, "hits");
-    report->misses = number_of(cache, "misses");
-    report->cached_bytes = number_of(cache, "bytes");
+    report->has_hits = yyjson_obj_get(root, "l1") != NULL;
+    report->hits = sum_of(root, "l1", "rows_l1", "hits");
+    report->misses = sum_of(root, "l1", "rows_l1", "misses");
+    report->cached_bytes = sum_of(root, "l1", "rows_l1", "bytes");
+    report->l2_hits = sum_of(root, "l2", "rows_l2", "hits");
+    report->l2_misses = sum_of(root, "l2", "rows_l2", "misses");
 }
 
 static void read_body(const Remote *r, RemoteQuestion *q, RemoteReport *report)
