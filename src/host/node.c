@@ -11,11 +11,13 @@
 
 #include "host/node_roles.h"
 #include "host/places.h"
+#include "host/remote.h"
 #include "host/stop.h"
 #include "host/warden_role.h"
 
 /* The coordinator and the wardens plug in here. */
 static Error (*const node_roles[CLUSTER_ROLES])(Node *node, Why *why) = {
+    [CLUSTER_COORDINATOR] = remote_run,
     [CLUSTER_STATION] = node_station_run,
     [CLUSTER_SHARD] = node_shard_run,
     [CLUSTER_LAYER_WARDEN] = warden_role_run,

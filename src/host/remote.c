@@ -161,19 +161,14 @@ static void start_http(Remote *r, const PipelineCall *asked, uint64_t now_ns)
     http_client_start(r->client, &call->http);
 }
 
-/* How long stations take decides how many rows a frame has. */
-static void keep_pace(Remote *r, const RemoteCall *call)
+/* How long the slowest station takes decides how many rows a frame has. */
+static void keep_pace(Remote *r)
 {
-    const ClusterFile *c = r->options.cluster;
-    const Hyper *h = r->options.hyper;
-    if (call->asked.path != PIPELINE_FORWARD || call->http.error != OK || call->http.status != 200)
-        return;
-    Phase phase = phase_of(c->nodes[call->asked.node].range.first);
-    bool has_g = phase == PHASE_FFN_UP || phase == PHASE_FFN_DOWN;
-    uint64_t rows = call->asked.part_bytes[1] / (rows_row_bytes(c->element, h->hidden) +
-                                                 (has_g ? rows_row_bytes(c->element, h->ffn) : 0));
-    if (rows)
-        pace_keep(&r->pace, r->coordinator, (uint32_t)rows, call->http.microseconds * 1000ull);
+    uint32_t rows;
+    uint64_t slowest_ns, ended = pipeline_frame_time(r->pipeline, &rows, &slowest_ns);
+    if (ended == r->frames_ended) return;
+    r->frames_ended = ended;
+    pace_keep(&r->pace, r->coordinator, rows, slowest_ns);
 }
 
 static void end_http(Remote *r, RemoteCall *call, uint64_t now_ns)
@@ -183,7 +178,6 @@ static void end_http(Remote *r, RemoteCall *call, uint64_t now_ns)
                              .bytes = call->http.answer_bytes,
                              .why = call->http.why};
     call->busy = false;
-    keep_pace(r, call);
     pipeline_answer(r->pipeline, call->asked.call, &answer, now_ns);
 }
 
@@ -258,6 +252,7 @@ static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count,
         uint64_t now = pace_now_ns();
         pipeline_advance(r->pipeline, now);
         start_calls(r);
+        keep_pace(r);
         remote_watch_tick(r, now);
         take_events(r, why);
         *events = r->events;

@@ -106,6 +106,7 @@ struct Remote {
     CoordinatorEvent events[REMOTE_EVENTS_MAX];
     uint32_t event_count;
     Pace pace;
+    uint64_t frames_ended;
     uint64_t opened_ns, need_bytes;
     RemoteOwn own;
     /* remote_watch.c */

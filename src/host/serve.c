@@ -139,15 +139,12 @@ static ServeAnswer *next_in_turn(const Serve *s)
     return best;
 }
 
-/* Slots whose answers are over and whose last frames are, too. */
-static void settle_slots(Serve *s)
+/* Slots whose answers were given up, as soon as their last frames are over. */
+static void forget_slots(Serve *s)
 {
     const ServeEngine *engine = &s->options.engine;
     for (uint32_t i = 0; i < s->options.slots; i++) {
-        if (is_under_way(s, i)) continue;
-        if (s->slot_left[i]) serve_answer_settle_job(s->slot_left[i]);
-        s->slot_left[i] = NULL;
-        if (!s->slot_forget[i]) continue;
+        if (!s->slot_forget[i] || is_under_way(s, i)) continue;
         if (engine->forget) engine->forget(engine->engine, i);
         else coordinator_truncate(engine->coordinator, i, 0);
         s->slot_forget[i] = false;
@@ -273,7 +270,7 @@ void serve_run(Serve *s)
         take_arrived(s);
         drop_gone(s);
         look_at_paused(s);
-        settle_slots(s);
+        forget_slots(s);
         give_slots(s);
         notice_readiness(s);
         if (s->draining && !s->admitted) break;
@@ -328,11 +325,9 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     s->slots = calloc(options->slots, sizeof *s->slots);
     s->slot_used = calloc(options->slots, sizeof *s->slot_used);
     s->slot_forget = calloc(options->slots, sizeof *s->slot_forget);
-    s->slot_left = calloc(options->slots, sizeof *s->slot_left);
     s->event = malloc(SERVE_EVENT_BYTES);
     Error error = OK;
-    if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->slot_forget || !s->slot_left ||
-        !s->event)
+    if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->slot_forget || !s->event)
         error = error_why(why, ERR_MEMORY, "no memory for the server");
     if (error == OK) catch_signals(s->wake_fd); /* before anybody learns that it serves */
     if (error == OK) error = open_http(s, why);
@@ -351,8 +346,6 @@ void serve_close(Serve *s)
     while (s->queue_first) serve_answer_end_job(s, s->queue_first->job, NULL);
     for (uint32_t i = 0; s->slots && i < s->options.slots; i++)
         if (s->slots[i]) serve_answer_end_job(s, s->slots[i]->job, NULL);
-    for (uint32_t i = 0; s->slot_left && i < s->options.slots; i++)
-        if (s->slot_left[i]) serve_answer_settle_job(s->slot_left[i]);
     http_server_close(s->http);
     if (s->options.listen.fd >= 0) close(s->options.listen.fd);
     if (s->wake_fd >= 0) close(s->wake_fd);
@@ -361,7 +354,6 @@ void serve_close(Serve *s)
     free(s->slots);
     free(s->slot_used);
     free(s->slot_forget);
-    free(s->slot_left);
     free(s->event);
     free(s);
 }

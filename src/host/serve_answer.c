@@ -6,23 +6,12 @@
 
 #include "host/serve_state.h"
 
-static void free_memory(ServeJob *job)
-{
-    free(job->memory);
-    free(job);
-}
-
 void serve_answer_free_job(ServeJob *job)
 {
     for (uint32_t i = 0; i < job->answer_count; i++) free(job->answers[i].text);
     if (job->x) http_exchange_release(job->x);
-    job->ended = true;
-    if (!job->lingering) free_memory(job);
-}
-
-void serve_answer_settle_job(ServeJob *job)
-{
-    if (!--job->lingering && job->ended) free_memory(job);
+    free(job->memory);
+    free(job);
 }
 
 /* ---- Leaving ---- */
@@ -31,15 +20,10 @@ void serve_answer_settle_job(ServeJob *job)
  * attention cache at once. */
 static void leave_slot(Serve *s, ServeAnswer *a, bool forget)
 {
-    Coordinator *c = s->options.engine.coordinator;
-    coordinator_stop(c, a->slot);
+    coordinator_stop(s->options.engine.coordinator, a->slot);
     s->slots[a->slot] = NULL;
     s->slot_used[a->slot] = ++s->answer_serial;
     s->slot_forget[a->slot] = forget;
-    if (coordinator_is_under_way(c, a->slot)) {
-        s->slot_left[a->slot] = a->job;
-        a->job->lingering++;
-    }
     s->figures.active--;
     a->job->running--;
 }

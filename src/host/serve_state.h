@@ -39,7 +39,7 @@ typedef struct ServeAnswer {
     const uint32_t *ids; /* the prompt, and what the journal has of the answer */
     uint32_t count, journaled;
     bool shares_prompt; /* with the answer before: it is counted once */
-    uint32_t sent; /* place up to which a resumed stream's client has everything */
+    uint32_t sent;      /* place up to which a resumed stream's client has everything */
     SamplerParams params;
     ServeAnswerState state;
     uint32_t slot, cached, generated;
@@ -59,10 +59,8 @@ struct ServeJob {
     bool stream, journaled;
     uint32_t tokens_max;
     uint32_t answer_count, done_count;
-    uint32_t running;   /* answers that have a slot */
-    uint32_t lingering; /* slots that it left with rows in frames under way: they borrow the bias */
-    bool ended;
-    void *memory; /* ids, bias and stop strings */
+    uint32_t running; /* answers that have a slot */
+    void *memory;     /* ids, bias and stop strings */
     ServeAnswer answers[];
 };
 
@@ -101,9 +99,8 @@ struct Serve {
     /* the engine thread's */
     ServeAnswer *queue_first, *queue_last;
     ServeAnswer **slots;
-    uint64_t *slot_used;  /* when, as a count of answers */
-    bool *slot_forget;    /* as soon as no frame under way has rows of it */
-    ServeJob **slot_left; /* whose rows those are, when its answer is over; else NULL */
+    uint64_t *slot_used; /* when, as a count of answers */
+    bool *slot_forget;   /* as soon as no frame under way has rows of it */
     uint64_t answer_serial;
     char *event; /* [SERVE_EVENT_BYTES] */
 };
@@ -135,10 +132,7 @@ void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event,
 /* Ends a whole job early; `refusal` is NULL when the client is gone. */
 void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal);
 void serve_answer_leave_queue(Serve *s, ServeAnswer *a);
-/* Lets go of a job's exchange and frees it, now or when frames under way no longer need it.
- * Thread  whoever has it. */
+/* Frees a job and lets go of its exchange. Thread  whoever has it. */
 void serve_answer_free_job(ServeJob *job);
-/* A slot that it left is no longer under way. */
-void serve_answer_settle_job(ServeJob *job);
 
 #endif

@@ -1,0 +1,516 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A coordinator, stations and shards as processes: the same texts as one process, and what a client is told
+when the cluster is not whole. Nodes are started by hand from a cluster file that is written here."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+from serve_test import CHAT, COBORD, COMPLETIONS, LONG, MODEL, Server, content, environment, greedy, send
+
+CONTEXT = 1024
+KEY = "a-key-that-only-this-test-knows"
+
+
+def info(model):
+    return json.loads(subprocess.run([COBORD, "info", model, "--json"], capture_output=True, env=environment()).stdout)
+
+
+def models_directory():
+    cache = os.environ.get("COBORD_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cobord"
+    )
+    return os.path.join(cache, "models")
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class Node:
+    """One `cobord node`, with its errors in a file."""
+
+    def __init__(self, path, name):
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [COBORD, "node", "--cluster", path, "--id", name],
+            stdout=subprocess.DEVNULL,
+            stderr=self.log,
+            env=environment(),
+        )
+
+    def errors(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def stop(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(timeout=30)
+        self.log.close()
+        return code
+
+
+class Cluster(Server):
+    """A cluster file and its running nodes; as a Server, its coordinator."""
+
+    def __init__(self, stations=2, shards=2, key=True, without=(), store=None, **more):
+        self.directory = tempfile.mkdtemp()
+        self.nodes = {}
+        about = info(MODEL)
+        model = about["model"]
+        ports = free_ports(1 + stations + shards)
+        self.port = ports[0]
+        if key:
+            self.write("key", KEY)
+        layers, words = model["layers"], model["vocabulary"]
+
+        def cut(total, count, i):
+            return total * i // count
+
+        self.file = {
+            "cobord_cluster": 1,
+            "model": {
+                "name": MODEL,
+                "knot_id": about["id"],
+                "knot_key": MODEL + ".knot",
+                "store": models_directory(),
+                "layers": layers,
+                "vocabulary": words,
+            },
+            "context": CONTEXT,
+            "chunk": 64,
+            "sessions": 4,
+            "coordinator": {"id": "coordinator-0", "address": f"127.0.0.1:{ports[0]}"},
+            "stations": [
+                {
+                    "id": f"station-{i}",
+                    "address": f"127.0.0.1:{ports[1 + i]}",
+                    "range": f"{cut(layers, stations, i)}-{cut(layers, stations, i + 1)}",
+                }
+                for i in range(stations)
+            ],
+            "shards": [
+                {
+                    "id": f"shard-{i}",
+                    "address": f"127.0.0.1:{ports[1 + stations + i]}",
+                    "ids": [cut(words, shards, i), cut(words, shards, i + 1)],
+                }
+                for i in range(shards)
+            ],
+            "key_file": "key" if key else "",
+            **more,
+        }
+        self.path = self.write("cluster.json", json.dumps(self.file))
+        own = dict(self.file, model=dict(self.file["model"], store=store)) if store else self.file
+        self.own_path = self.write("own.json", json.dumps(own))
+        names = [f"station-{i}" for i in range(stations)] + [f"shard-{i}" for i in range(shards)]
+        try:
+            for name in names:
+                self.start(name, without)
+            self.start("coordinator-0", (), self.own_path)
+            self.wait_alive()
+            if not without:
+                self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def write(self, name, text):
+        path = os.path.join(self.directory, name)
+        with open(path, "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write(text)
+        return path
+
+    def start(self, name, without=(), path=None):
+        if name not in without:
+            self.nodes[name] = Node(path or self.path, name)
+
+    def kill(self, name, number=signal.SIGKILL):
+        return self.nodes.pop(name).stop(number)
+
+    def wait_alive(self, seconds=30):
+        end = time.time() + seconds
+        while True:
+            try:
+                if self.call("GET", "/health", timeout=5)[0] == 200:
+                    return
+            except OSError:
+                pass
+            node = self.nodes["coordinator-0"]
+            if node.process.poll() is not None or time.time() > end:
+                raise AssertionError("no coordinator: " + node.errors())
+            time.sleep(0.05)
+
+    def wait_ready(self, status=200, seconds=30):
+        end = time.time() + seconds
+        while self.call("GET", "/ready")[0] != status:
+            if time.time() > end:
+                raise AssertionError(f"/ready: {self.call('GET', '/ready')}; {self.errors()}")
+            time.sleep(0.05)
+
+    def missing(self):
+        return json.loads(self.call("GET", "/ready")[2])["missing"]
+
+    def errors(self):
+        return "".join(f"--- {name}\n{node.errors()}" for name, node in self.nodes.items())
+
+    def cluster(self):
+        return json.loads(self.call("GET", "/cluster")[2])
+
+    def node(self, name):
+        return next(n for n in self.cluster()["nodes"] if n["id"] == name)
+
+    def sessions(self, station):
+        port = int(self.file["stations"][station]["address"].split(":")[1])
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        c.request("GET", "/metrics", headers={"Authorization": "Bearer " + KEY})
+        text = c.getresponse().read().decode()
+        c.close()
+        return int(re.search(r"^cobord_station_sessions (\d+)$", text, re.M).group(1))
+
+    def stop(self):
+        codes = {}
+        if "coordinator-0" in self.nodes:
+            codes["coordinator-0"] = self.nodes.pop("coordinator-0").stop()
+        for name in list(self.nodes):
+            codes[name] = self.nodes.pop(name).stop()
+        shutil.rmtree(self.directory)
+        return codes
+
+
+def wait_until(condition, what, seconds=10):
+    end = time.time() + seconds
+    while not condition():
+        if time.time() > end:
+            raise AssertionError("not in time: " + what)
+        time.sleep(0.02)
+
+
+ASKED = [
+    greedy("Tell me about the sea.", 40),
+    greedy("What is a river?", 30, n=2),
+    {"messages": [{"role": "user", "content": "Name a colour."}], "temperature": 1, "seed": 7, "max_tokens": 30},
+    greedy("Say it again.", 20, temperature=0.8, seed=3, top_p=0.9, presence_penalty=0.5, logit_bias={"30": 2}),
+]
+
+
+def answers(server):
+    return [[c["message"]["content"] for c in server.json(CHAT, body)["choices"]] for body in ASKED]
+
+
+class WholeClusterTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        serve = Server("--context", str(CONTEXT))
+        try:
+            cls.expected = answers(serve)
+            cls.sea = serve.json(CHAT, greedy("Tell me about the sea.", 200))
+        finally:
+            serve.stop()
+        cls.c = Cluster()
+
+    @classmethod
+    def tearDownClass(cls):
+        codes = cls.c.stop()
+        assert set(codes.values()) == {0}, codes
+
+    def test_same_texts(self):
+        self.assertEqual(answers(self.c), self.expected)
+
+    def test_same_stream(self):
+        events = self.c.events(CHAT, ASKED[0])
+        self.assertEqual(events[-1], "[DONE]")
+        text = "".join(e["choices"][0]["delta"].get("content", "") for e in events[:-1])
+        self.assertEqual(text, self.expected[0][0])
+
+    def test_at_once(self):
+        got = [None] * 6
+
+        def ask(i):
+            body = ASKED[i % len(ASKED)]
+            got[i] = [c["message"]["content"] for c in self.c.json(CHAT, body)["choices"]]
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(got))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(120)
+        self.assertEqual(got, [self.expected[i % len(ASKED)] for i in range(len(got))])
+
+    def test_prefix_is_used_again(self):
+        body = greedy("Tell me about mountains, valleys and rivers.", 5)
+        first, second = self.c.json(CHAT, body), self.c.json(CHAT, body)
+        self.assertEqual(content(first), content(second))
+        self.assertGreater(second["usage"]["prompt_tokens_details"]["cached_tokens"], 5)
+
+    def test_completions_and_tokens(self):
+        ids = self.c.json("/tokenize", {"text": "Hello there"})["ids"]
+        self.assertEqual(self.c.json("/detokenize", {"ids": ids})["text"], "Hello there")
+        a = self.c.json(COMPLETIONS, {"prompt": ids, "max_tokens": 8, "temperature": 0})
+        b = self.c.json(COMPLETIONS, {"prompt": "Hello there", "max_tokens": 8, "temperature": 0})
+        self.assertEqual(a["choices"], b["choices"])
+
+    def test_client_leaves(self):
+        s = self.c.open_stream(LONG)
+        s.close()
+        self.c.wait_for("cobord_slots_active", 0, 5)
+        self.assertEqual(content(self.c.json(CHAT, ASKED[0])), self.expected[0][0])
+
+    def test_client_leaves_a_prompt(self):
+        """Noticed within a second, long before the prompt is done, and its attention cache is freed."""
+        s = socket.create_connection(("127.0.0.1", self.c.port), timeout=60)
+        send(s, COMPLETIONS, {"prompt": "one two three four five " * 190, "max_tokens": 5})
+        self.c.wait_for("cobord_slots_active", 1, 10)
+        before = time.time()
+        s.close()
+        self.c.wait_for("cobord_slots_active", 0, 5)
+        self.assertLess(time.time() - before, 1)
+
+    def test_caches_are_freed(self):
+        """After an answer that was given up no station has its session."""
+        wait_until(lambda: self.c.figure("cobord_slots_active") == 0, "idle")
+        held = [self.c.sessions(i) for i in range(2)]
+        for _ in range(4):
+            sockets = [self.c.open_stream(LONG) for _ in range(4)]
+            for s in sockets:
+                s.close()
+            self.c.wait_for("cobord_slots_active", 0, 5)
+        for i in range(2):
+            wait_until(lambda: self.c.sessions(i) <= held[i], f"station-{i}: {self.c.sessions(i)}, before {held[i]}")
+
+    def test_many_hang_ups(self):
+        for i in range(40):
+            s = socket.create_connection(("127.0.0.1", self.c.port))
+            send(s, CHAT, dict(LONG, stream=i % 2 == 0))
+            if i % 3:
+                time.sleep(0.01 * (i % 5))
+            s.close()
+        self.c.wait_for("cobord_slots_active", 0, 10)
+        self.assertEqual(content(self.c.json(CHAT, ASKED[0])), self.expected[0][0])
+
+    def test_description(self):
+        about = self.c.cluster()
+        self.assertTrue(about["complete"])
+        self.assertEqual(about["queue"]["slots"], 4)
+        self.assertEqual([n["id"] for n in about["nodes"]], ["station-0", "station-1", "shard-0", "shard-1"])
+        self.c.json(CHAT, ASKED[0])
+        wait_until(lambda: self.c.node("station-1")["calls"] > 0, "calls")
+        wait_until(lambda: self.c.node("station-1")["memory"]["peak_bytes"] > 0, "memory")
+        station = self.c.node("station-1")
+        self.assertEqual((station["state"], station["ready"], station["range"]), ("ready", True, "15-end"))
+        self.assertLessEqual(station["memory"]["peak_bytes"], station["memory"]["budget_bytes"])
+        self.assertGreater(station["p95_us"], 0)
+        self.assertGreater(station["compute_p50_us"], 0)
+        self.assertLess(station["compute_p50_us"], station["p95_us"])
+        memory = about["coordinator"]["memory"]
+        self.assertLessEqual(memory["peak_bytes"], memory["budget_bytes"])
+
+    def test_status(self):
+        def status(*arguments):
+            return subprocess.run([COBORD, "status", *arguments], capture_output=True, text=True, env=environment())
+
+        p = status(f"127.0.0.1:{self.c.port}")
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+        for word in ("complete", "station-0", "15-end", "shard-1", "24576-49152", "ready"):
+            self.assertIn(word, p.stdout)
+        self.assertLessEqual(max(len(line) for line in p.stdout.splitlines()), 80)
+        p = status(f"http://127.0.0.1:{self.c.port}/", "--json")
+        self.assertEqual(len(json.loads(p.stdout)["nodes"]), 4)
+        p = status(f"127.0.0.1:{free_ports(1)[0]}")
+        self.assertEqual((p.returncode, p.stdout), (1, ""))
+        self.assertIn("no connection", p.stderr)
+
+    def test_no_proxy_is_used(self):
+        """The test's environment has none; a coordinator with one in its environment reaches its nodes all the same."""
+        self.assertNotIn("http_proxy", environment())
+        os.environ["http_proxy"] = os.environ["ALL_PROXY"] = "http://127.0.0.1:1"
+        try:
+            self.c.kill("coordinator-0", signal.SIGTERM)
+            self.c.start("coordinator-0")
+            self.c.wait_alive()
+            self.c.wait_ready()
+            self.assertEqual(content(self.c.json(CHAT, ASKED[0])), self.expected[0][0])
+        finally:
+            del os.environ["http_proxy"], os.environ["ALL_PROXY"]
+
+
+class LostNodesTest(unittest.TestCase):
+    """What a running answer and a new one see when nodes go."""
+
+    @classmethod
+    def setUpClass(cls):
+        serve = Server("--context", str(CONTEXT))
+        try:
+            cls.body = greedy("Tell me about the sea.", 400, logit_bias={"2": -100, "0": -100})
+            cls.expected = content(serve.json(CHAT, cls.body))
+        finally:
+            serve.stop()
+
+    def answer_while(self, c, do):
+        got = []
+        thread = threading.Thread(target=lambda: got.append(c.json(CHAT, self.body)))
+        thread.start()
+        c.wait_for("cobord_slots_active", 1, 10)
+        time.sleep(0.3)
+        do()
+        thread.join(90)
+        return got[0]
+
+    def test_station_dies_and_returns(self):
+        c = Cluster()
+        try:
+
+            def restart():
+                c.kill("station-1")
+                time.sleep(0.5)
+                c.start("station-1")
+
+            got = self.answer_while(c, restart)
+            self.assertEqual(content(got), self.expected)
+            wait_until(lambda: c.cluster()["replays"] > 0, "replays")
+            self.assertNotIn("degraded", got)
+        finally:
+            c.stop()
+
+    def test_shard_dies(self):
+        """The coordinator reads the rows itself: same text, nothing degraded."""
+        c = Cluster()
+        try:
+            got = self.answer_while(c, lambda: c.kill("shard-1"))
+            self.assertEqual(content(got), self.expected)
+            self.assertNotIn("degraded", got)
+            wait_until(lambda: c.cluster()["own_store_calls"] > 0, "own_store_calls")
+            self.assertIn("shard-1", c.nodes["coordinator-0"].errors())
+        finally:
+            c.stop()
+
+    def test_degraded(self):
+        """No shard, and an own store that is damaged: the answer says so, whole and as a stream."""
+        with tempfile.TemporaryDirectory() as store:
+            path = os.path.join(store, MODEL + ".knot")
+            shutil.copy(os.path.join(models_directory(), MODEL + ".knot"), path)
+            about = info(path)
+            with open(path, "r+b") as f:
+                f.seek(about["payload_offset"] + 4096)
+                f.write(b"\x55" * 4096)
+            c = Cluster(store=store)
+            try:
+                self.assertNotIn("degraded", c.json(CHAT, greedy("Hi", 3)))
+                c.kill("shard-1")
+                got = c.json(CHAT, greedy("Tell me about the sea.", 10))
+                self.assertIs(got["degraded"], True)
+                events = c.events(CHAT, greedy("Tell me about the sea.", 10))
+                self.assertIs(events[-2]["degraded"], True)
+                c.start("shard-1")
+                wait_until(lambda: c.node("shard-1")["state"] == "ready", "shard-1")
+                got = self.answer_while(c, lambda: None)
+                self.assertEqual(content(got), self.expected)
+                self.assertNotIn("degraded", got)
+            finally:
+                c.stop()
+
+
+class UnfitClusterTest(unittest.TestCase):
+    def assert_refused(self, c):
+        status, headers, text = c.call("POST", CHAT, greedy("Hi", 1))
+        error = json.loads(text)["error"]
+        self.assertEqual((status, error["code"], error["retryable"]), (503, "not_ready", True))
+        self.assertEqual(headers["Retry-After"], "1")
+        return error["message"]
+
+    def test_hole(self):
+        c = Cluster(without=("station-1", "shard-0"))
+        try:
+            self.assertEqual(c.call("GET", "/health")[0], 200)
+            wait_until(lambda: "no connection" in c.missing(), "asked")
+            missing = c.missing()
+            self.assertIn("station-1 (layers 15-end)", missing)
+            self.assertIn("shard-0 (ids 0-24576)", missing)
+            self.assertNotIn("station-0", missing)
+            self.assertIn("station-1", self.assert_refused(c))
+            self.assertEqual(c.call("POST", "/tokenize", {"text": "a"})[0], 200)
+            p = subprocess.run(
+                [COBORD, "status", f"127.0.0.1:{c.port}"], capture_output=True, text=True, env=environment()
+            )
+            self.assertIn("INCOMPLETE", p.stdout)
+            log = c.nodes["coordinator-0"].errors()
+            self.assertRegex(log, r"station-1 +127\.0\.0\.1:\d+ +layers 15-end +no connection")
+            self.assertRegex(log, r"station-0 +127\.0\.0\.1:\d+ +layers 0-15 +\S+ ready, \d+ of 128 MiB")
+            c.start("station-1")
+            c.start("shard-0")
+            c.wait_ready()
+            self.assertEqual(c.json(CHAT, greedy("Hi", 1))["usage"]["completion_tokens"], 1)
+        finally:
+            c.stop()
+
+    def test_another_key(self):
+        c = Cluster(without=("shard-1",))
+        try:
+            c.write("other-key", "quite-another-key")
+            other = c.write("other.json", json.dumps(dict(c.file, key_file="other-key")))
+            c.start("shard-1", path=other)
+            wait_until(lambda: "does not take our cluster key" in c.missing(), "key")
+            self.assertIn("shard-1", self.assert_refused(c))
+        finally:
+            c.stop()
+
+    def test_another_knot(self):
+        """A node at the right address that has another model: both ids are named."""
+        c = Cluster(without=("station-0",))
+        try:
+            path = os.path.join(c.directory, "other.knot")
+            subprocess.run(
+                [COBORD, "synth", "--shape", MODEL, "--seed", "1", "-o", path],
+                check=True,
+                capture_output=True,
+                env=environment(),
+            )
+            about = info(path)
+            model = dict(c.file["model"], knot_id=about["id"], knot_key=path)
+            c.start("station-0", path=c.write("other.json", json.dumps(dict(c.file, model=model))))
+            wait_until(lambda: "has knot" in c.missing(), "knot", 30)
+            self.assertIn(about["id"], c.missing())
+            self.assertIn(c.file["model"]["knot_id"], c.missing())
+            self.assert_refused(c)
+        finally:
+            c.stop()
+
+    def test_too_little_memory(self):
+        with self.assertRaises(AssertionError) as caught:
+            Cluster(memory=20 << 20)
+        self.assertRegex(str(caught.exception), r"coordinator-0: process with tokenizer .* MiB allowed")
+
+    def test_files_with_faults(self):
+        c = Cluster(without=("station-0", "station-1", "shard-0", "shard-1"))
+        try:
+            hole = json.loads(json.dumps(c.file))
+            hole["stations"][1]["range"] = "16-end"
+            twice = json.loads(json.dumps(c.file))
+            twice["shards"][1]["address"] = twice["shards"][0]["address"]
+            for file, words in ((hole, "station-1"), (twice, "shard-1")):
+                node = Node(c.write("fault.json", json.dumps(file)), "coordinator-0")
+                self.assertEqual(node.process.wait(timeout=20), 1)
+                self.assertIn(words, node.errors())
+                node.log.close()
+        finally:
+            c.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=1))
