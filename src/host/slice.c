@@ -14,10 +14,15 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "host/file_reader.h"
 #include "host/places.h"
 #include "host/share.h"
 #include "host/slice_state.h"
 #include "host/stop.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; older kernels refuse it, and then pages stay small */
+#endif
 
 enum { SHARE_WAIT_S = 600, NOTE_BYTES = 200, INDEX_TRIES_MAX = 8 };
 
@@ -34,30 +39,72 @@ static const ClusterNode *warden_of(const Node *node)
     return NULL;
 }
 
+/* CACHE/slices/KNOTID/ID.knot. Without a place for it "": a slice may still fit into memory. */
+static Error choose_path(Slice *s, Why *why)
+{
+    char models[PLACES_PATH_BYTES], directory[NODE_PATH_BYTES];
+    TRY(places_models(models, sizeof models, why));
+    char *slash = strrchr(models, '/');
+    int base = slash ? (int)(slash - models) : 0;
+    (void)snprintf(directory, sizeof directory, "%.*s/slices", base, models);
+    (void)mkdir(directory, 0777);
+    size_t used = strlen(directory);
+    (void)snprintf(directory + used, sizeof directory - used, "/%016" PRIx64,
+                   s->node->cluster->knot_id);
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return places_system_error(errno, directory, why);
+    return places_join(s->path, sizeof s->path, directory, "", s->node->self->id, ".knot", why);
+}
+
+static Error kept_size(void *context, uint64_t *bytes, Why *why)
+{
+    struct stat st;
+    if (fstat(*(const int *)context, &st) != 0) return places_system_error(errno, "slice", why);
+    *bytes = (uint64_t)st.st_size;
+    return OK;
+}
+
+static Error kept_read(void *context, uint64_t offset, uint64_t bytes, uint8_t *out, Why *why)
+{
+    return file_reader_read(*(const int *)context, "the slice", offset, out, (size_t)bytes, why);
+}
+
+/* What an earlier start left has header and tables too: then nobody need be there. */
+static bool index_kept(Slice *s)
+{
+    Why why;
+    int fd = s->path[0] ? open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
+    KnotSource source = {kept_size, kept_read, &fd};
+    bool good =
+        fd >= 0 && knot_index_open(&source, s->node->cluster->knot_id, &s->index, &why) == OK;
+    if (fd >= 0) (void)close(fd);
+    return good;
+}
+
 static Error index_once(Slice *s, Why *why)
 {
-    Why warden_why = {{0}};
     uint64_t id = s->node->cluster->knot_id;
     if (s->warden && warden_client_alive(s->warden)) {
         KnotSource source = warden_client_source(s->warden);
-        Error e = knot_index_open(&source, id, &s->index, &warden_why);
-        if (e == OK || e == ERR_CANCELLED) return e;
+        s->warden_error = knot_index_open(&source, id, &s->index, &s->warden_why);
+        if (s->warden_error == OK || s->warden_error == ERR_CANCELLED) return s->warden_error;
     }
     Error e = s->store_error;
     if (e) *why = s->store_why;
     else e = knot_index_open(&s->store.source, id, &s->index, why);
-    if (e == OK || !warden_why.text[0]) return e;
+    if (e == OK || !s->warden) return e;
     Why store_why = *why;
-    return error_why(why, e, "%.*s; and the warden: %.*s", WHY_MAX / 2 - 20, store_why.text,
-                     WHY_MAX / 2 - 20, warden_why.text);
+    return error_why(why, e == ERR_USAGE ? s->warden_error : e, "%.*s; and the warden: %.*s",
+                     WHY_MAX / 2 - 20, store_why.text, WHY_MAX / 2 - 20, s->warden_why.text);
 }
 
 /* Wardens and nodes of a cluster start at the same time: neither waits for the other's first second. */
 static Error open_index(Slice *s, Why *why)
 {
+    if (index_kept(s)) return OK;
     for (int tries = 1;; tries++) {
         Error e = index_once(s, why);
-        bool hope = e == ERR_UNREACHABLE || e == ERR_AGAIN || e == ERR_NOT_FOUND || e == ERR_USAGE;
+        bool hope = e == ERR_UNREACHABLE || e == ERR_AGAIN || e == ERR_NOT_FOUND;
         if (e == OK || !hope || !s->warden || tries == INDEX_TRIES_MAX) return e;
         for (int i = 0; i < 5 * tries && !stop_asked(); i++) (void)usleep(100000);
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "stopped");
@@ -69,6 +116,8 @@ static Error open_parts(Slice *s, Why *why)
     const ClusterNode *warden = warden_of(s->node);
     s->store_error = knot_store_open(s->node, &s->store, &s->store_why);
     if (warden) TRY(warden_client_open(s->node, warden, &s->warden, why));
+    s->path_error = choose_path(s, &s->path_why);
+    if (s->path_error) s->path[0] = '\0';
     s->rows_from_warden = warden && warden->role == CLUSTER_SHARD_WARDEN;
     TRY(open_index(s, why));
     s->done = calloc(s->index.knot.tensor_count, 1);
@@ -169,21 +218,6 @@ static bool try_shared(Slice *s)
 }
 
 /* --- kept on disk --- */
-
-static Error choose_path(Slice *s, Why *why)
-{
-    char models[PLACES_PATH_BYTES], directory[NODE_PATH_BYTES];
-    TRY(places_models(models, sizeof models, why));
-    char *slash = strrchr(models, '/');
-    int base = slash ? (int)(slash - models) : 0;
-    (void)snprintf(directory, sizeof directory, "%.*s/slices", base, models);
-    (void)mkdir(directory, 0777);
-    size_t used = strlen(directory);
-    (void)snprintf(directory + used, sizeof directory - used, "/%016" PRIx64, s->index.knot.id);
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-        return places_system_error(errno, directory, why);
-    return places_join(s->path, sizeof s->path, directory, "", s->node->self->id, ".knot", why);
-}
 
 /* What the file was when all of it had been checked, and what it holds. */
 static bool note_of(const Slice *s, int descriptor, char out[NOTE_BYTES])
@@ -344,6 +378,23 @@ static Error commit_disk(Slice *s, Why *why)
     return OK;
 }
 
+/* Memory files come in small pages, which make reading half as fast. What was collapsed is dropped from the mapping: it
+ * stays in the file. */
+static void collapse(const Slice *s)
+{
+    uint64_t unit = KNOT_FILE_DROP_UNIT, payload = s->index.knot.payload_offset, done = 0;
+    for (uint32_t i = 0; i < s->target_count; i++) {
+        uint64_t first = (payload + s->targets[i].offset) / unit * unit,
+                 last = payload + s->targets[i].offset + s->targets[i].bytes;
+        for (uint64_t at = first < done ? done : first; at < last; at += unit) {
+            if (at + unit > s->index.knot.file_bytes) return;
+            if (madvise(s->file.map + at, unit, MADV_COLLAPSE) != 0) return;
+            (void)madvise(s->file.map + at, unit, MADV_DONTNEED);
+            done = at + unit;
+        }
+    }
+}
+
 static Error make_new(Slice *s, Why *why)
 {
     bool fits = slice_fill_bytes(s) <= s->node->cluster->memory_bytes / 2;
@@ -351,7 +402,9 @@ static Error make_new(Slice *s, Why *why)
     TRY(write_frame(s, why));
     TRY(slice_fill_fetch(s, why));
     if (!fits) TRY(commit_disk(s, why));
-    return open_descriptor(s->writable, &s->file, why);
+    TRY(open_descriptor(s->writable, &s->file, why));
+    if (fits) collapse(s);
+    return OK;
 }
 
 /* More phases or rows for a slice that is in use. */
@@ -375,7 +428,8 @@ Error slice_fill(Slice *s, const ClusterNode *part, Why *why)
     if (s->file.map) return extend(s, why);
     if (try_shared(s)) return OK;
     if (slice_fill_bytes(s) > s->node->cluster->memory_bytes / 2) {
-        TRY(choose_path(s, why));
+        if (s->path_error) *why = s->path_why;
+        TRY(s->path_error);
         if (try_kept(s)) return OK;
     }
     if (stop_asked()) return error_why(why, ERR_CANCELLED, "stopped");

@@ -28,6 +28,8 @@ struct Slice {
     KnotStore store;
     Error store_error; /* why there is no store */
     Why store_why;
+    Error warden_error, path_error; /* the same of the warden's last word and of a place on disk */
+    Why warden_why, path_why;
     WardenClient *warden; /* or NULL */
     bool warden_refused;  /* it is another's, or will not serve us */
     bool rows_from_warden;
