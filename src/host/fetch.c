@@ -30,6 +30,7 @@ enum {
 
 typedef struct Fetch {
     const char *url, *path, *identity;
+    const S3Access *s3;
     bool named; /* the identity is the caller's: no validators */
     const Tell *tell;
     CURL *curl;
@@ -241,6 +242,18 @@ static int fetch_on_progress(void *context, curl_off_t total, curl_off_t now, cu
 
 /* --- one try, and when to try again --- */
 
+static Error fetch_add_signature(Fetch *f)
+{
+    char range[64];
+    S3Lines lines;
+    (void)snprintf(range, sizeof range, "bytes=%llu-", (unsigned long long)f->at);
+    TRY(s3_sign(f->s3, "GET", f->url, f->at ? range : NULL, time(NULL), &lines, f->why));
+    const char *const wanted[] = {lines.date, lines.hash, lines.authorization, lines.token};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (wanted[i][0]) f->headers = curl_slist_append(f->headers, wanted[i]);
+    return OK;
+}
+
 static void fetch_prepare(Fetch *f, const char *token)
 {
     CURL *c = f->curl;
@@ -269,6 +282,7 @@ static void fetch_prepare(Fetch *f, const char *token)
         (void)snprintf(header, sizeof header, "If-Range: %s", f->validator);
         if (f->validator[0]) f->headers = curl_slist_append(f->headers, header);
     }
+    if (f->s3) f->failure = fetch_add_signature(f);
     if (token) {
         (void)snprintf(header, sizeof header, "Authorization: Bearer %s",
                        token); /* curl drops it on other hosts */
@@ -291,6 +305,12 @@ static FetchTurn fetch_judge_status(Fetch *f, Error *error)
     if (f->status == 404 || f->status == 410)
         *error =
             error_why(f->why, ERR_NOT_FOUND, "%s: the server says HTTP %ld", f->url, f->status);
+    else if (f->s3 && (f->status == 401 || f->status == 403))
+        *error =
+            error_why(f->why, ERR_KEY,
+                      "%s: the store says HTTP %ld, access denied. Check AWS_ACCESS_KEY_ID and "
+                      "AWS_SECRET_ACCESS_KEY.",
+                      f->url, f->status);
     else if (f->status == 401 || f->status == 403)
         *error = error_why(
             f->why, ERR_IO,
@@ -345,7 +365,7 @@ static FetchTurn fetch_try(Fetch *f, const char *token, Error *error)
     f->failure = OK;
     f->headers = NULL;
     fetch_prepare(f, token);
-    CURLcode code = curl_easy_perform(f->curl);
+    CURLcode code = f->failure == OK ? curl_easy_perform(f->curl) : CURLE_OK;
     if (f->status == 0) { /* no body came: an empty file, or an answer of headers only */
         f->failure = f->failure == OK && code == CURLE_OK ? fetch_accept(f) : f->failure;
     }
@@ -389,6 +409,7 @@ Error fetch_file(const FetchRequest *request, const Tell *tell, FetchResult *out
                .path = request->path,
                .identity = request->identity ? request->identity : request->url,
                .named = request->identity != NULL,
+               .s3 = request->s3,
                .tell = tell,
                .expected = request->expected_bytes,
                .why = why ? why : &own};

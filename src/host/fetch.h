@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "host/s3.h"
 #include "host/tell.h"
 
 typedef struct FetchResult {
@@ -25,6 +26,7 @@ typedef struct FetchResult {
 typedef struct FetchRequest {
     const char *url;
     const char *token;       /* bearer token for the URL's own host, or NULL */
+    const S3Access *s3;      /* what signs the requests to an S3 store, or NULL */
     const char *path;        /* of the partial file */
     const char *identity;    /* NULL: the URL. Else what the file is, such as its hash, wherever it
                                 comes from: a prefix from elsewhere is then gone on with, and only
@@ -33,8 +35,8 @@ typedef struct FetchRequest {
 } FetchRequest;
 
 /* Errors  ERR_UNREACHABLE (no connection was ever made, or it broke too often), ERR_NOT_FOUND (404,
- * 410), ERR_USAGE (no URL), ERR_IO (other answers; names the status), ERR_FORMAT (neither GGUF nor
- * knot: says what it looks like), ERR_TRUNCATED (another length than expected), ERR_NO_SPACE,
+ * 410), ERR_USAGE (no URL), ERR_KEY (of an S3 store), ERR_IO (other answers; names the status),
+ * ERR_FORMAT (neither GGUF nor knot: says what it looks like), ERR_TRUNCATED (another length than expected), ERR_NO_SPACE,
  * ERR_CANCELLED. What has arrived stays, except after ERR_FORMAT, ERR_TRUNCATED and, without an
  * identity, ERR_NOT_FOUND. */
 MUST_CHECK Error fetch_file(const FetchRequest *request, const Tell *tell, FetchResult *out,

@@ -69,18 +69,16 @@ Error locate_kind(const char *model, LocateKind *kind, char *name, size_t name_b
     name[0] = 0;
     if (!model[0])
         return error_why(why, ERR_USAGE, "the name of the model is empty. See: cobord list.");
-    if (locate_starts(model, "s3:"))
-        return error_why(
-            why, ERR_UNSUPPORTED,
-            "%s: object stores cannot be read yet. Copy the file here and give its path.", model);
-    bool hub = locate_starts(model, "hf:"),
-         web = locate_starts(model, "https:") || locate_starts(model, "http:");
+    bool hub = locate_starts(model, "hf:"), s3 = locate_starts(model, "s3:"),
+         web = s3 || locate_starts(model, "https:") || locate_starts(model, "http:");
     if (hub || web) {
         const char *slash = strchr(model, '/');
         const char *second = slash ? strchr(slash + 1, '/') : NULL;
         if (!second || !second[1] || (web && (second != slash + 1 || !strchr(second + 1, '/'))))
             return error_why(why, ERR_USAGE, "%s is not %s.", model,
-                             hub ? "hf:OWNER/REPOSITORY/FILE" : "an address of a file");
+                             hub  ? "hf:OWNER/REPOSITORY/FILE"
+                             : s3 ? "s3://BUCKET/KEY"
+                                  : "an address of a file");
         *kind = LOCATE_URL;
         locate_make_name(model, name, name_bytes);
         return OK;

@@ -6,7 +6,7 @@
  *   path of a .knot           itself; recognised by its first bytes, not by its name
  *   path of a .gguf           encoded once into the cache, keyed by path, size and time of change of
  *                             all its parts
- *   hf: https: http: URL      models/NAME.knot under a name made of the URL, once pulled
+ *   hf: https: http: s3: URL  models/NAME.knot under a name made of the URL, once pulled
  *   file: URL                 the path in it */
 #ifndef COBORD_HOST_LOCATE_H
 #define COBORD_HOST_LOCATE_H
@@ -19,15 +19,15 @@
 
 /* `may_pull`: download what is not here yet; otherwise that is ERR_NOT_FOUND, and `why` has the
  * command to run. `tell` gets the stages of encoding. `path` is written on success; 4,096 bytes
- * always suffice. Errors  ERR_NOT_FOUND, ERR_FORMAT (what it looks like instead), ERR_UNSUPPORTED
- * (s3:), ERR_IO, and those of encode_file and pull_model. */
+ * always suffice. Errors  ERR_NOT_FOUND, ERR_FORMAT (what it looks like instead), ERR_IO, and those
+ * of encode_file and pull_model. */
 MUST_CHECK Error locate_model(const char *model, bool may_pull, const Tell *tell, char *path,
                               size_t path_bytes, Why *why);
 
 typedef enum LocateKind { LOCATE_ZOO, LOCATE_URL, LOCATE_CACHED, LOCATE_PATH } LocateKind;
 
 /* Which of them it is, without looking whether it is there; `name` (PLACES_NAME_BYTES) is that of
- * the cache for the first three. Errors  ERR_UNSUPPORTED, ERR_USAGE (an address that is none). */
+ * the cache for the first three. Errors  ERR_USAGE (an address that is none). */
 MUST_CHECK Error locate_kind(const char *model, LocateKind *kind, char *name, size_t name_bytes,
                              Why *why);
 

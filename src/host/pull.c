@@ -33,6 +33,7 @@ typedef struct Pull {
     const ZooModel *zoo; /* NULL for an address */
     char name[PLACES_NAME_BYTES];
     char url[PULL_URL_BYTES]; /* "" when there is no hub */
+    S3Access s3;              /* of s3: addresses */
     char models[PLACES_PATH_BYTES];
     char work[PLACES_PATH_BYTES];  /* models/.NAME.pull */
     char gguf[PLACES_PATH_BYTES];  /* what is downloaded, under work */
@@ -196,6 +197,8 @@ static Error pull_hub_url(Pull *p, const char *hub_file)
     return OK;
 }
 
+static bool pull_is_s3(const Pull *p) { return strncmp(p->model, "s3:", 3) == 0; }
+
 static Error pull_set_source(Pull *p)
 {
     p->zoo = zoo_find(p->model);
@@ -208,6 +211,10 @@ static Error pull_set_source(Pull *p)
         return p->url[0]
                    ? OK
                    : error_why(p->why, ERR_USAGE, "%s: no hub is set. Set COBORD_HUB.", p->model);
+    }
+    if (pull_is_s3(p)) {
+        TRY(s3_access(&p->s3, p->why));
+        return s3_address(&p->s3, p->model, p->url, sizeof p->url, p->why);
     }
     int n = snprintf(p->url, sizeof p->url, "%s", p->model);
     return n < (int)sizeof p->url
@@ -222,6 +229,7 @@ static Error pull_from_address(Pull *p)
     bool hub = p->zoo || strncmp(p->model, "hf:", 3) == 0;
     FetchRequest request = {.url = p->url,
                             .token = hub ? places_hub_token() : NULL,
+                            .s3 = pull_is_s3(p) ? &p->s3 : NULL,
                             .path = p->gguf,
                             .identity = p->zoo ? identity : NULL,
                             .expected_bytes = p->zoo ? p->zoo->bytes : 0};
@@ -428,6 +436,7 @@ Error pull_model(const char *model, const PullOptions *options, char *knot_path,
                 .model = model,
                 .lock = -1};
     Error error = pull_run(p, knot_path, path_bytes);
+    s3_forget(&p->s3);
     free(p);
     return error;
 }

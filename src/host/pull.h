@@ -22,7 +22,7 @@ typedef struct PullOptions {
     const Tell *tell; /* stages "download", "check", "encode", "verify" */
 } PullOptions;
 
-/* `model` is a zoo name or a hf:, https: or http: URL; a path is located. Does nothing when the
+/* `model` is a zoo name or a hf:, https:, http: or s3: URL; a path is located. Does nothing when the
  * knot is there and sound. Waits for another pull of the same model, and then finds it done. Errors
  * ERR_UNREACHABLE, ERR_NOT_FOUND, ERR_FORMAT, ERR_CHECKSUM (names both hashes), ERR_NOT_AVAILABLE
  * (no package client), ERR_NO_SPACE, ERR_IO, ERR_CANCELLED, those of encode_file. */

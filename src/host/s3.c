@@ -101,6 +101,28 @@ bool s3_encode_path(const char *text, char *out, size_t room)
     return room > 0;
 }
 
+static bool s3_is_bucket(const char *name, size_t bytes)
+{
+    if (bytes < 3 || bytes > 63) return false;
+    for (size_t i = 0; i < bytes; i++) {
+        char c = name[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!letter && (i == 0 || (c != '-' && c != '.' && c != '_'))) return false;
+    }
+    return true;
+}
+
+Error s3_address(const S3Access *access, const char *where, char *url, size_t room, Why *why)
+{
+    const char *path = strncmp(where, "s3://", 5) == 0 ? where + 5 : "";
+    if (!s3_is_bucket(path, strcspn(path, "/")))
+        return error_why(why, ERR_USAGE, "%s is not s3://BUCKET/KEY", where);
+    int n = snprintf(url, room, "%s/", access->endpoint);
+    if (n < 0 || (size_t)n >= room || !s3_encode_path(path, url + n, room - (size_t)n))
+        return error_why(why, ERR_USAGE, "the address %.*s.. is too long", 60, where);
+    return OK;
+}
+
 static void s3_hex(const uint8_t *digest, char *out)
 {
     static const char digits[] = "0123456789abcdef";

@@ -30,6 +30,10 @@ MUST_CHECK Error s3_access(S3Access *out, Why *why);
 /* Overwrites the secrets. */
 void s3_forget(S3Access *access);
 
+/* From s3://BUCKET/KEY, or s3://BUCKET, to the address that requests go to. Errors  ERR_USAGE. */
+MUST_CHECK Error s3_address(const S3Access *access, const char *where, char *url, size_t room,
+                            Why *why);
+
 /* Writes `text` as it stands in an address: all but letters, digits, "-._~" and "/" as %XX. Result  false: no room. */
 bool s3_encode_path(const char *text, char *out, size_t room);
 

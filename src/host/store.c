@@ -70,32 +70,15 @@ static Error store_open_web(Store *s, const char *where, Why *why)
     return store_http_open(base, base, NULL, &s->http, why);
 }
 
-static bool store_is_bucket(const char *name, size_t bytes)
-{
-    if (bytes < 3 || bytes > 63) return false;
-    for (size_t i = 0; i < bytes; i++) {
-        char c = name[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!letter && (i == 0 || !strchr("-._", c))) return false;
-    }
-    return true;
-}
-
 static Error store_open_s3(Store *s, const char *where, Why *why)
 {
-    char name[S3_TEXT_BYTES], path[S3_PATH_BYTES], base[S3_PATH_BYTES + S3_TEXT_BYTES];
-    const char *bucket = store_starts(where, "s3://") ? where + 5 : "";
-    if (!store_is_bucket(bucket, strcspn(bucket, "/")))
-        return error_why(why, ERR_USAGE, "%s is not s3://BUCKET/PREFIX", where);
+    char name[S3_TEXT_BYTES], base[S3_PATH_BYTES];
     S3Access access;
+    if (!store_copy_base(where, name, sizeof name))
+        return error_why(why, ERR_USAGE, "the store's address is too long");
     Error error = s3_access(&access, why);
-    if (error == OK && (!store_copy_base(where, name, sizeof name) ||
-                        !s3_encode_path(name + 5, path, sizeof path)))
-        error = error_why(why, ERR_USAGE, "the store's address is too long");
-    if (error == OK) {
-        (void)snprintf(base, sizeof base, "%s/%s", access.endpoint, path);
-        error = store_http_open(name, base, &access, &s->http, why);
-    }
+    if (error == OK) error = s3_address(&access, name, base, sizeof base, why);
+    if (error == OK) error = store_http_open(name, base, &access, &s->http, why);
     s3_forget(&access);
     return error;
 }

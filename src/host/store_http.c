@@ -127,9 +127,9 @@ static Error store_http_refused(const StoreHttp *s, const StoreHttpPiece *p, con
     if (store_http_is_key_trouble(call->status, code))
         return error_why(
             why, ERR_KEY, "%s/%s: refused (HTTP %u%s)%s", s->name, p->object, call->status, code,
-            !s->sign              ? ""
-            : s->access.key_id[0] ? ". Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                                  : ". AWS_ACCESS_KEY_ID is not set");
+            !s->sign              ? "."
+            : s->access.key_id[0] ? ". Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+                                  : ". AWS_ACCESS_KEY_ID is not set.");
     if (call->status == 404 || call->status == 410)
         return error_why(why, ERR_NOT_FOUND, "%s/%s: not there (HTTP %u%s)", s->name, p->object,
                          call->status, code);

@@ -552,7 +552,7 @@ class PullTest(unittest.TestCase):
                             ("/dev/null", "regular"), (self.cache + "/absent.gguf", "No such file")):
             self.assert_error(self.run_pull(path), 1, words)
         self.assert_error(self.run_pull("no-such-model"), 1, "no-such-model", "cobord list")
-        self.assert_error(self.run_pull("s3://bucket/key.gguf"), 1, "s3:")
+        self.assert_error(self.run_pull("s3://bucket"), 2, "s3://BUCKET/KEY")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ The program under test is store_probe (tests/system/tools): a thin hand on the t
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import _servers
 
+COBORD = os.path.abspath(os.environ.get("COBORD", "build/cobord"))
 PROBE = os.path.abspath(os.environ.get("STORE_PROBE", "build/tests/store_probe"))
 NOT_FOUND, UNREACHABLE, KEY, TRUNCATED = 112, 202, 118, 102
 DAY = 24 * 60 * 60
@@ -225,6 +227,80 @@ def connections(pid):
     return [f"{line[2].split(':')[0]}:{int(line[2].split(':')[1], 16)}" for line in lines if line[9] in inodes]
 
 
+class Pull(Folder):
+    """cobord pull s3://BUCKET/KEY"""
+
+    def setUp(self):
+        super().setUp()
+        os.makedirs(os.path.join(self.folder, "s3", "models"))
+        self.server = _servers.start_s3(os.path.join(self.folder, "s3"))
+        self.addCleanup(self.server.stop)
+
+    def make(self, name, shape):
+        path = os.path.join(self.folder, "s3", "models", name)
+        subprocess.run([COBORD, "synth", "--shape", shape, "--seed", "1", "-o", path], check=True, capture_output=True)
+        with open(path, "rb") as f:
+            return f.read()
+
+    def start(self, model, **environment):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(SECRET_NAMES)}
+        env.update(self.server.environment, COBORD_CACHE=os.path.join(self.folder, "cache"))
+        env.update(environment, XDG_CONFIG_HOME="/nonexistent")
+        return subprocess.Popen([COBORD, "pull", model], env=env, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
+
+    def pull(self, model, **environment):
+        p = self.start(model, **environment)
+        text = p.communicate(timeout=300)[0]
+        return p.returncode, text
+
+    def models(self, end):
+        found = []
+        for folder, _, names in os.walk(os.path.join(self.folder, "cache", "models")):
+            found += [os.path.join(folder, n) for n in names if n.endswith(end)]
+        return found
+
+    def test_a_knot(self):
+        content = self.make("my test.knot", "test")
+        code, text = self.pull("s3://models/my test.knot")
+        self.assertEqual(code, 0, text)
+        with open(self.models(".knot")[0], "rb") as f:
+            self.assertEqual(f.read(), content)
+
+    def test_what_goes_wrong(self):
+        self.make("x.knot", "test")
+        for model, environment, words in (
+                ("s3://models/y.knot", {}, "404"),
+                ("s3://nobucket/x.knot", {}, "404"),
+                ("s3://models/x.knot", {"AWS_SECRET_ACCESS_KEY": "wrong-secret"}, "Check AWS_ACCESS_KEY_ID"),
+                ("s3://models/x.knot", {"AWS_SECRET_ACCESS_KEY": ""}, "AWS_SECRET_ACCESS_KEY is not"),
+                ("s3://models/x.knot", {"COBORD_S3_ENDPOINT": "nowhere"}, "COBORD_S3_ENDPOINT must be"),
+                ("s3://models", {}, "s3://BUCKET/KEY"),
+                ("s3://m/x.knot", {}, "s3://BUCKET/KEY")):
+            code, text = self.pull(model, **environment)
+            self.assertIn(code, (1, 2), text)
+            self.assertIn(words, text)
+            self.assertNotIn("wrong-secret", text)
+        self.assertEqual(self.models(".knot"), [])
+
+    def test_stopped_and_resumed(self):
+        content = self.make("big.knot", "smollm2-135m")
+        p = self.start("s3://models/big.knot")
+        self.assertTrue(within(60, lambda: any(os.path.getsize(f) > 1 << 20 for f in self.models("model.gguf")), 0.001))
+        self.server.freeze()
+        self.assertIsNone(p.poll(), "it was too fast to be stopped")
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=60)
+        self.assertEqual(p.returncode, 130)
+        had = os.path.getsize(self.models("model.gguf")[0])
+        self.assertGreater(had, 1 << 20)
+        self.server.thaw()
+        code, text = self.pull("s3://models/big.knot")
+        self.assertEqual(code, 0, text)
+        with open(self.models(".knot")[0], "rb") as f:
+            self.assertEqual(f.read(), content)
+
+
 class Redis(unittest.TestCase):
     password = None
 
@@ -329,12 +405,12 @@ class RedisWithPassword(Redis):
                 self.assertRegex(p.errors(), "AUTH was refused: WRONGPASS|NOAUTH")
 
 
-def within(seconds, condition):
+def within(seconds, condition, pause=0.05):
     end = time.time() + seconds
     while time.time() < end:
         if condition():
             return True
-        time.sleep(0.05)
+        time.sleep(pause)
     return False
 
 
