@@ -54,6 +54,13 @@ Error warden_identity_check(const WardenIdentity *mine, const WardenIdentity *as
 
 /* --- What belongs to whom --- */
 
+static bool contains(const char *text, const char *part)
+{
+    for (size_t bytes = strlen(part); *text; text++)
+        if (strncmp(text, part, bytes) == 0) return true;
+    return false;
+}
+
 /* "blk_12_ffn_up_weight": the bound of its phase. Result  false when it belongs to no layer. */
 static bool bound_of(const char *name, PhaseBound *out, bool *is_vector)
 {
@@ -67,13 +74,13 @@ static bool bound_of(const char *name, PhaseBound *out, bool *is_vector)
                   : strncmp(at, "_ffn_down", 9) == 0 ? PHASE_FFN_DOWN
                                                      : PHASE_ATTN;
     *out = phase_bound(layer, phase);
-    *is_vector = strstr(at, "norm") != NULL;
+    *is_vector = contains(at, "norm");
     return true;
 }
 
 bool warden_is_resident(const KnotTensor *t)
 {
-    return t->bytes < WARDEN_RESIDENT_BYTES || strstr(t->name, "norm") ||
+    return t->bytes < WARDEN_RESIDENT_BYTES || contains(t->name, "norm") ||
            strcmp(t->name, "token_embd_weight") == 0 || strcmp(t->name, "output_weight") == 0;
 }
 

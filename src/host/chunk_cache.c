@@ -51,12 +51,12 @@ static bool is_warden_name(const char *name)
 
 static bool chunk_of(const char *name, uint32_t *out)
 {
-    unsigned chunk;
-    char tail, again[NAME_BYTES];
-    if (sscanf(name, "%8u.chun%c", &chunk, &tail) != 2) return false;
-    chunk_name(again, chunk);
-    *out = chunk;
-    return strcmp(again, name) == 0;
+    *out = 0;
+    for (int i = 0; i < 8; i++) {
+        if (name[i] < '0' || name[i] > '9') return false;
+        *out = *out * 10 + (uint32_t)(name[i] - '0');
+    }
+    return strcmp(name + 8, ".chunk") == 0;
 }
 
 static uint64_t chunk_bytes_of(const ChunkCache *c, uint32_t chunk)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The knot of a cluster file in the store that the file names: `store`, or the folder of models, and in it `knot_key`. */
+/* The knot of a cluster file in the store that the file names: `store`, or the folder of models;
+ * in it, `knot_key`. */
 #ifndef COBORD_HOST_KNOT_STORE_H
 #define COBORD_HOST_KNOT_STORE_H
 

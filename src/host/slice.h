@@ -29,8 +29,9 @@ typedef struct SliceCounters {
 
 typedef struct Slice Slice;
 
-/* Reads header and hash tables. Owner  the node outlives it; slice_close. Errors  ERR_UNREACHABLE (warden and store:
- * both reasons), ERR_CHECKSUM, ERR_UNSUPPORTED (another knot_id; version 1, which has no hashes), those of knot_parse. */
+/* Reads header and hash tables. Owner  the node outlives it; slice_close.
+ * Errors  ERR_UNREACHABLE (warden and store: both reasons), ERR_CHECKSUM, ERR_UNSUPPORTED (another
+ * knot_id; version 1, which has no hashes), those of knot_parse. */
 MUST_CHECK Error slice_open(const Node *node, Slice **out, Why *why);
 void slice_close(Slice *s);
 /* The header's meaning, before there is a file. */

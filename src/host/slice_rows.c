@@ -27,7 +27,7 @@ static bool is_right(const Slice *s, uint32_t row, const uint8_t *bytes)
 
 /* --- from the store --- */
 
-Error slice_fill_row(Slice *s, uint32_t row, uint8_t *out, Why *why)
+static Error read_store(Slice *s, uint32_t row, uint8_t *out, Why *why)
 {
     const KnotTensor *t = table_of(s);
     uint64_t at = s->index.knot.payload_offset + t->offset + (uint64_t)row * raw_bytes(t);
@@ -58,7 +58,7 @@ static Error take_row(Slice *s, SliceRow *row, const AwfrPiece *p, const uint8_t
     (void)snprintf(name, sizeof name, "%u", row->id);
     warden_client_invalidate(s->warden, name);
     row->is_f32 = false;
-    return slice_fill_row(s, row->id, row->bytes, why);
+    return read_store(s, row->id, row->bytes, why);
 }
 
 static Error ask_warden(Slice *s, SliceRow *rows, uint32_t count, AwfrPiece *pieces, Why *why)
@@ -90,7 +90,7 @@ static Error fetch_rows(Slice *s, SliceRow *rows, uint32_t count, Why *why)
     for (uint32_t i = 0; i < count; i++) {
         rows[i].is_f32 = false;
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "stopped");
-        TRY(slice_fill_row(s, rows[i].id, rows[i].bytes, why));
+        TRY(read_store(s, rows[i].id, rows[i].bytes, why));
     }
     return OK;
 }

@@ -54,7 +54,5 @@ uint64_t slice_fill_bytes(const Slice *s);
 MUST_CHECK Error slice_fill_fetch(Slice *s, Why *why);
 /* Whether the mapped file has all targets right; drops what it reads. Errors  ERR_CHECKSUM. */
 MUST_CHECK Error slice_fill_check(const Slice *s, const KnotFile *file, Why *why);
-/* From the store, which has hashes of its own rows. */
-MUST_CHECK Error slice_fill_row(Slice *s, uint32_t row, uint8_t *out, Why *why);
 
 #endif

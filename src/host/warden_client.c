@@ -194,15 +194,16 @@ static Error run(WardenClient *c, HttpCall *call, Why *why)
 static Error source_size(void *context, uint64_t *bytes, Why *why)
 {
     WardenClient *c = context;
-    char url[BASE_BYTES + 32], text[64];
-    unsigned long long value;
+    static const char start[] = "{\"bytes\":";
+    char url[BASE_BYTES + 32], text[64], *end = NULL;
     (void)snprintf(url, sizeof url, "%s/knot?size", c->base);
     HttpCall call = {.method = "GET", .url = url, .answer = c->answer, .answer_room = 4096};
     TRY(run(c, &call, why));
     (void)snprintf(text, sizeof text, "%.*s", (int)call.answer_bytes, (const char *)c->answer);
-    if (sscanf(text, "{\"bytes\":%19llu}", &value) != 1)
+    bool right = strncmp(text, start, sizeof start - 1) == 0;
+    *bytes = right ? strtoull(text + sizeof start - 1, &end, 10) : 0;
+    if (!right || strcmp(end, "}") != 0)
         return error_why(why, ERR_FORMAT, "%s says no size of the knot", c->base);
-    *bytes = value;
     return OK;
 }
 

@@ -387,7 +387,8 @@ static Error fill_chunk(WardenLevels *l, uint32_t chunk, Why *why)
     return error_why(why, ERR_CAPACITY, "the warden's memory has no room for all of its range");
 }
 
-/* Pages of 2 MiB make reading a mapping twice as fast. Mapped piece by piece, so that none of it stays in this process. */
+/* Pages of 2 MiB make reading a mapping twice as fast. Mapped piece by piece, so that none of it
+ * stays in this process. */
 static void collapse(const WardenLevels *l, uint64_t first, uint64_t last)
 {
     uint64_t unit = LARGE_PAGE_BYTES;

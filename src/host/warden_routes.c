@@ -155,16 +155,31 @@ static void reply_pieces(WardenRole *w, NodeRequest *r, AwfrPiece *pieces, uint3
     if (a.row_count) warden_vocab_settle(w->vocab);
 }
 
+/* "NAME=A-B". Result  false for any other form. */
+static bool parse_pair(const char *query, const char *name, uint64_t out[2])
+{
+    size_t start = strlen(name);
+    const char *at = query + start;
+    if (strncmp(query, name, start) != 0) return false;
+    for (int i = 0; i < 2; i++) {
+        const char *first = at;
+        for (out[i] = 0; *at >= '0' && *at <= '9' && at - first < 18; at++)
+            out[i] = out[i] * 10 + (uint64_t)(*at - '0');
+        if (at == first || *at != (i ? '\0' : '-')) return false;
+        at += !i;
+    }
+    return true;
+}
+
 static Error parse_rows(const char *query, AwfrPiece *p, Why *why)
 {
-    unsigned first, last;
-    char end;
+    uint64_t pair[2];
     *p = (AwfrPiece){.tensor = p->tensor, .row_count = p->tensor->rows};
     if (!query[0]) return OK;
-    if (sscanf(query, "rows=%9u-%9u%c", &first, &last, &end) != 2 || first >= last)
+    if (!parse_pair(query, "rows=", pair) || pair[0] >= pair[1] || pair[1] > UINT32_MAX)
         return error_why(why, ERR_USAGE, "\"%s\": rows=FIRST-LAST, the last one excluded", query);
-    p->row_first = first;
-    p->row_count = last - first;
+    p->row_first = (uint32_t)pair[0];
+    p->row_count = (uint32_t)(pair[1] - pair[0]);
     return OK;
 }
 
@@ -210,15 +225,15 @@ static void post_tensors(void *context, NodeRequest *r)
 static Error parse_bytes(const WardenRole *w, const char *query, uint64_t *first, uint64_t *bytes,
                          Why *why)
 {
-    unsigned long long a, b;
-    char end;
-    if (sscanf(query, "bytes=%18llu-%18llu%c", &a, &b, &end) != 2)
+    uint64_t pair[2];
+    if (!parse_pair(query, "bytes=", pair))
         return error_why(why, ERR_USAGE, "\"%s\": bytes=FIRST-LAST, or size", query);
-    if (a > b || b >= knot_of(w)->file_bytes)
-        return error_why(why, ERR_RANGE, "bytes %llu to %llu, the file has %llu", a, b,
+    if (pair[0] > pair[1] || pair[1] >= knot_of(w)->file_bytes)
+        return error_why(why, ERR_RANGE, "bytes %llu to %llu, the file has %llu",
+                         (unsigned long long)pair[0], (unsigned long long)pair[1],
                          (unsigned long long)knot_of(w)->file_bytes);
-    *first = a;
-    *bytes = b - a + 1;
+    *first = pair[0];
+    *bytes = pair[1] - pair[0] + 1;
     return check_size(*bytes, WARDEN_ANSWER_BYTES_MAX, why);
 }
 

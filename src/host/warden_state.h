@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of a warden share: warden_role.c makes it, warden_routes.c answers with it, warden_state.c says who and
- * how it is. */
+/* What the files of a warden share: warden_role.c makes it, warden_routes.c answers with it,
+ * warden_state.c says who and how it is. */
 #ifndef COBORD_HOST_WARDEN_STATE_H
 #define COBORD_HOST_WARDEN_STATE_H
 

@@ -83,8 +83,9 @@ class Cluster(nodes.Cluster):
     def run_without_file(self, node_id, timeout=120):
         """One that is expected to end by itself."""
         (self.cache / "models").mkdir(parents=True, exist_ok=True)
-        return subprocess.run([nodes.COBORD, "node", "--cluster", str(self.folder_path / "nodes.json"), "--id", node_id],
-                              capture_output=True, timeout=timeout, env=nodes.environment(COBORD_CACHE=str(self.cache)))
+        file = str(self.folder_path / "nodes.json")
+        return subprocess.run([nodes.COBORD, "node", "--cluster", file, "--id", node_id], capture_output=True,
+                              timeout=timeout, env=nodes.environment(COBORD_CACHE=str(self.cache)))
 
     def all_without_file(self, env=None):
         stations = [self.without_file(f"station-{i}", env=env) for i in range(2)]
@@ -248,7 +249,8 @@ class Identity(Base):
 
         def head(**h):
             return warden.call("GET", "/tensor/" + ATTN, headers={k.replace("_", "-"): v for k, v in h.items()})[0]
-        self.assertEqual(head(X_Knot_Id=MODEL.knot_id, X_Knot_Key=MODEL.path.name, X_Layer_Start="0", X_Layer_End="15"), 200)
+        right = {"X_Knot_Id": MODEL.knot_id, "X_Knot_Key": MODEL.path.name, "X_Layer_Start": "0", "X_Layer_End": "15"}
+        self.assertEqual(head(**right), 200)
         self.assertEqual(head(X_Knot_Id=OTHER.knot_id), 409)
         self.assertEqual(head(X_Layer_Start="0", X_Layer_End="end"), 409)
         self.assertEqual(head(X_Knot_Key="other.knot"), 409)
@@ -273,7 +275,8 @@ class Identity(Base):
                 (warden, f"/tensor/{ATTN}?rows=0-16&x", 400), (warden, f"/tensor/{ATTN}?rows=560-592", 400),
                 (warden, "/tensor/output_weight", 413), (shard, f"/tensor/{ATTN}", 400),
                 (shard, "/tensor/token_embd_weight?rows=40000-40001", 400), (warden, "/knot?bytes=5-4", 400),
-                (warden, "/knot?bytes=0-99999999999", 400), (warden, "/knot?bytes=0-4194304", 413), (warden, "/knot", 400)):
+                (warden, "/knot?bytes=0-99999999999", 400), (warden, "/knot?bytes=0-4194304", 413),
+                (warden, "/knot", 400), (warden, "/knot?bytes=0-9x", 400), (warden, "/knot?bytes=-9", 400)):
             self.assertEqual(node.error("GET", path)[0], status, path)
         self.assertEqual(warden.call("POST", "/tensors", b"AWFR")[0], 400)
         self.assertEqual(warden.call("GET", "/stats", key="another-key")[0], 401)
@@ -512,8 +515,8 @@ class Poison(Base):
             self.assertTrue(warden.alive())
 
     def test_liar(self):
-        """A warden that keeps giving bad bytes, with hashes to match: the nodes compare with the knot's own, tell it, and
-        read the store."""
+        """A warden that keeps giving bad bytes, with hashes to match: the nodes compare with the knot's own, tell it,
+        and read the store."""
         cluster = self.cluster()
         real = cluster.wardens()
         with FileServer(MODEL.path.parent) as store:
@@ -537,8 +540,8 @@ class Poison(Base):
 
 
 class Liar:
-    """Between a node and a warden: flips a bit in the payload of every tensors answer and makes its frame fit; plain bytes
-    are flipped too."""
+    """Between a node and a warden: flips a bit in the payload of every tensors answer and makes its frame fit; plain
+    bytes are flipped too."""
 
     def __init__(self, node):
         liar, self.posts, key = self, [], KEY
@@ -798,7 +801,8 @@ class Stores(Base):
 
     def test_full_disk(self):
         with tempfile.TemporaryDirectory() as folder:
-            if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", folder], capture_output=True).returncode:
+            mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", folder]
+            if subprocess.run(mount, capture_output=True).returncode:
                 self.skipTest("no right to mount a small disk")
             try:
                 cluster = self.cluster(layer={"cache": f"dir:{folder}/l2"})
@@ -836,7 +840,8 @@ class Stores(Base):
         warden = cluster.start("layer-warden-0")
         names = [t for t in sorted(knot.tensors.values(), key=lambda t: t["offset"]) if t["name"].startswith("blk_")
                  and int(t["name"].split("_")[1]) < 12 and t["length"] > MIB // 8]
-        chunks = len({c for t in names for c in range(t["offset"] // CHUNK, (t["offset"] + t["length"] - 1) // CHUNK + 1)})
+        chunks = len({c for t in names
+                      for c in range(t["offset"] // CHUNK, (t["offset"] + t["length"] - 1) // CHUNK + 1)})
         passes, evictions = [], set()
         for _ in range(3):
             before = stats(warden)["l1"]
