@@ -11,6 +11,7 @@
 #include "api/json_writer.h"
 #include "api/metrics.h"
 #include "host/memory.h"
+#include "wire/frame.h"
 
 /* --- identity --- */
 
@@ -156,11 +157,28 @@ static void write_rows(JsonWriter *j, const WardenVocabCounters *c)
     WRITE_LEVEL(j, "rows_l3", store);
 }
 
+/* What all nodes say of themselves. */
+static void write_identity(const WardenRole *w, JsonWriter *j)
+{
+    char knot_id[17];
+    (void)snprintf(knot_id, sizeof knot_id, "%016" PRIx64, w->identity.knot_id);
+    json_writer_raw(j, ",\"version\":");
+    json_writer_text(j, w->node->options->version ? w->node->options->version : "");
+    json_writer_raw(j, ",\"frame_version\":");
+    json_writer_u64(j, FRAME_VERSION);
+    json_writer_raw(j, ",\"knot_id\":");
+    json_writer_text(j, knot_id);
+}
+
 void warden_state_write(WardenRole *w, char *text, size_t room)
 {
     JsonWriter j = json_writer_make(text, room - 1);
     WardenLevelsCounters levels = warden_levels_counters(w->levels);
+    WardenVocabCounters rows = {0};
+    if (w->vocab) rows = warden_vocab_counters(w->vocab);
+    /* Chunks are in a memory file, which is not resident here but as much this process's. */
     const Figure memory[] = {{"budget_bytes", w->node->cluster->warden_memory_bytes},
+                             {"need_bytes", memory_resident() + levels.memory.held_bytes},
                              {"cache_bytes", w->chunk_budget_bytes + w->row_budget_bytes},
                              {"resident_bytes", memory_resident()},
                              {"peak_bytes", memory_peak()}};
@@ -168,16 +186,14 @@ void warden_state_write(WardenRole *w, char *text, size_t room)
     json_writer_text(&j, w->node->self->id);
     json_writer_raw(&j, ",\"role\":");
     json_writer_text(&j, cluster_file_role_name(w->node->self->role));
+    write_identity(w, &j);
     json_writer_raw(&j, ",\"identity\":");
     json_writer_text(&j, w->identity_text);
     json_writer_raw(&j, ",\"knot_key\":");
     json_writer_text(&j, w->node->cluster->knot_key);
     WRITE_LEVEL(&j, "memory", memory);
     write_levels(&j, &levels);
-    if (w->vocab) {
-        WardenVocabCounters rows = warden_vocab_counters(w->vocab);
-        write_rows(&j, &rows);
-    }
+    if (w->vocab) write_rows(&j, &rows);
     json_writer_raw(&j, "}");
     ASSERT(!j.full);
     text[j.used] = '\0';
