@@ -17,7 +17,8 @@ import threading
 import time
 import unittest
 
-from serve_test import CHAT, COBORD, COMPLETIONS, LONG, MODEL, Server, content, environment, greedy, send
+from resume_test import said, whole_events
+from serve_test import CHAT, COBORD, COMPLETIONS, LONG, MODEL, Server, content, environment, events_in, greedy, send
 
 CONTEXT = 1024
 KEY = "a-key-that-only-this-test-knows"
@@ -385,6 +386,27 @@ class LostNodesTest(unittest.TestCase):
             self.assertEqual(content(got), self.expected)
             wait_until(lambda: c.cluster()["replays"] > 0, "replays")
             self.assertNotIn("degraded", got)
+        finally:
+            c.stop()
+
+    def test_coordinator_dies(self):
+        """The client asks the next one for the rest, by Last-Event-ID."""
+        c = Cluster()
+        try:
+            s = socket.create_connection(("127.0.0.1", c.port), timeout=60)
+            send(s, CHAT, dict(self.body, stream=True))
+            got = b""
+            while got.count(b"data: ") < 30:
+                got += s.recv(4096)
+            c.kill("coordinator-0")
+            s.close()
+            events = whole_events(got)
+            c.start("coordinator-0")
+            c.wait_alive()
+            c.wait_ready()
+            status, _, text = c.call("POST", CHAT, None, {"Last-Event-ID": events[-1][0]})
+            self.assertEqual(status, 200, text)
+            self.assertEqual(said(events) + said(events_in(text)), self.expected)
         finally:
             c.stop()
 

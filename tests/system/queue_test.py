@@ -55,4 +55,4 @@ class QueueTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv)
+    sys.exit(unittest.main(verbosity=1))
