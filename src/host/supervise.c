@@ -11,7 +11,7 @@
 #include "host/stop.h"
 #include "host/supervise_process.h"
 
-enum { LOOP_MS = 20, READY_MS = 100 };
+enum { LOOP_MS = 20, READY_MS = 100, FIRST_WAITS_MS = 5000 };
 
 typedef struct Supervise {
     const SuperviseOptions *options;
@@ -70,7 +70,7 @@ static void end_call(Supervise *s, HttpCall *call)
 static void check_health(Supervise *s, SuperviseProcess *p)
 {
     bool asks_ready = !s->ready && p == s->processes;
-    uint64_t every = asks_ready ? READY_MS : SUPERVISE_HEALTH_MS;
+    uint64_t every = asks_ready || !p->restart.well ? READY_MS : SUPERVISE_HEALTH_MS;
     if (!p->pid) return;
     if (!p->calling && s->now_ms - p->call_at_ms >= every)
         begin_call(s, p, asks_ready ? "/ready" : "/health");
@@ -134,10 +134,24 @@ static void wait_a_little(Supervise *s)
         s->processes[i].answered_ms += gap;
 }
 
+/* The first looks for the others as soon as it lives: they get a head start. */
+static bool is_time_for_first(const Supervise *s, uint64_t began_ms)
+{
+    for (uint32_t i = 1; i < s->options->node_count; i++)
+        if (!s->processes[i].restart.well) return s->now_ms - began_ms >= FIRST_WAITS_MS;
+    return true;
+}
+
 static Error keep_alive(Supervise *s)
 {
-    for (uint32_t i = 0; i < s->options->node_count; i++) TRY(start(s, &s->processes[i]));
+    uint64_t began_ms = s->now_ms;
+    bool complete = false;
+    for (uint32_t i = 1; i < s->options->node_count; i++) TRY(start(s, &s->processes[i]));
     while (!stop_asked()) {
+        if (!complete && is_time_for_first(s, began_ms)) {
+            complete = true;
+            TRY(start(s, &s->processes[0]));
+        }
         for (uint32_t i = 0; i < s->options->node_count; i++) TRY(look_after(s, &s->processes[i]));
         wait_a_little(s);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the processes of a cluster alive on this machine, and ends them together.
  *
- *   start all --> first one is ready: ready() --> loop every 20 ms:
+ *   start all, the first last --> it is ready: ready() --> loop every 20 ms:
  *      lines of each       to standard error, "station-0 | ..", and to its log
  *      dead                started again (host/restart.h)
  *      GET /health, 1 s    no answer for 3 s: killed, and so started again: a frozen process too

@@ -51,8 +51,11 @@ static _Noreturn void run_supervisor(Cluster *c, int ready, const char *first, c
         arguments[i][n++] = strdup("python3");
         arguments[i][n++] = strdup(script);
         arguments[i][n++] = number[i];
-        for (char *word = strtok(more, " "); word; word = strtok(NULL, " "))
-            arguments[i][n++] = word;
+        while (*more) { /* its words */
+            arguments[i][n++] = more;
+            more += strcspn(more, " ");
+            if (*more) *more++ = '\0';
+        }
         nodes[i] = (SuperviseNode){
             .id = ids[i], .arguments = arguments[i], .url = url[i], .log = i ? c->log : NULL};
     }
@@ -116,7 +119,7 @@ static pid_t await_life(const Cluster *c, const char *id, int lives)
             last = p + strlen(mark);
             seen++;
         }
-        if (seen >= lives) return (pid_t)atoi(last);
+        if (seen >= lives) return (pid_t)strtol(last, NULL, 10);
         sleep_ms(20);
     }
     fail_msg("%s did not begin %d times: %s", id, lives, read_errors(c));
