@@ -283,6 +283,7 @@ static void fetch_prepare(Fetch *f, const char *token)
         if (f->validator[0]) f->headers = curl_slist_append(f->headers, header);
     }
     if (f->s3) f->failure = fetch_add_signature(f);
+    if (f->s3 && f->s3->ca_file[0]) (void)curl_easy_setopt(c, CURLOPT_CAINFO, f->s3->ca_file);
     if (token) {
         (void)snprintf(header, sizeof header, "Authorization: Bearer %s",
                        token); /* curl drops it on other hosts */

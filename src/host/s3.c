@@ -66,6 +66,11 @@ Error s3_access(S3Access *a, Why *why)
     TRY(s3_setting("AWS_ACCESS_KEY_ID", a->key_id, sizeof a->key_id, why));
     TRY(s3_setting("AWS_SECRET_ACCESS_KEY", a->secret, sizeof a->secret, why));
     TRY(s3_setting("AWS_SESSION_TOKEN", a->token, sizeof a->token, why));
+    const char *ca_file = getenv("AWS_CA_BUNDLE");
+    if (ca_file && strlen(ca_file) >= sizeof a->ca_file)
+        return error_why(why, ERR_USAGE, "AWS_CA_BUNDLE is longer than %zu bytes",
+                         sizeof a->ca_file - 1);
+    if (ca_file) memcpy(a->ca_file, ca_file, strlen(ca_file));
     if (!a->key_id[0] == !a->secret[0]) return OK;
     return error_why(why, ERR_USAGE, "%s is set and %s is not",
                      a->key_id[0] ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY",

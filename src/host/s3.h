@@ -6,6 +6,8 @@
  *   AWS_REGION               or AWS_DEFAULT_REGION; default us-east-1 ("auto" does for R2)
  *   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN     without the first two: requests are not signed
  *
+ *   AWS_CA_BUNDLE            a file of certificates that the endpoint is checked against; default: the system's
+ *
  * Addresses are path-style, ENDPOINT/BUCKET/KEY: they work with every store and need no names in the DNS.
  * Source  AWS Signature Version 4, "Authenticating Requests: Using the Authorization Header". */
 #ifndef COBORD_HOST_S3_H
@@ -17,12 +19,13 @@
 
 #include "base/error.h"
 
-enum { S3_TEXT_BYTES = 256, S3_TOKEN_BYTES = 2048, S3_PATH_BYTES = 1400 };
+enum { S3_TEXT_BYTES = 256, S3_TOKEN_BYTES = 2048, S3_PATH_BYTES = 1400, S3_FILE_BYTES = 1024 };
 
 typedef struct S3Access {
     char endpoint[S3_TEXT_BYTES]; /* without a slash at the end */
     char region[S3_TEXT_BYTES], key_id[S3_TEXT_BYTES], secret[S3_TEXT_BYTES];
-    char token[S3_TOKEN_BYTES]; /* "": none */
+    char token[S3_TOKEN_BYTES];  /* "": none */
+    char ca_file[S3_FILE_BYTES]; /* "": the system's */
 } S3Access;
 
 /* Errors  ERR_USAGE (a variable that is no use, named; never its value when it is secret). */

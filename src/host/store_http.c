@@ -81,7 +81,8 @@ static Error store_http_borrow(StoreHttp *s, HttpClient **out, Why *why)
     (void)pthread_mutex_lock(&s->lock);
     if (s->client_count) *out = s->clients[--s->client_count];
     (void)pthread_mutex_unlock(&s->lock);
-    return *out ? OK : http_client_open(&(HttpClientOptions){0}, out, why);
+    HttpClientOptions options = {.ca_file = s->access.ca_file[0] ? s->access.ca_file : NULL};
+    return *out ? OK : http_client_open(&options, out, why);
 }
 
 static void store_http_return(StoreHttp *s, HttpClient *client)

@@ -154,13 +154,14 @@ class S3(RealServer):
 
     KEY, SECRET, REGION = "cobordtest", "cobord-test-secret", "us-east-1"
 
-    def __init__(self, directory):
+    def __init__(self, directory, certificate=None):
         super().__init__(directory)
         self.program = None
+        self.certificate = certificate
 
     @property
     def endpoint(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def environment(self):
@@ -173,7 +174,10 @@ class S3(RealServer):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "VGW_", "ROOT_"))}
         env.update(ROOT_ACCESS_KEY_ID=self.KEY, ROOT_SECRET_ACCESS_KEY=self.SECRET)
         arguments = [self.program, "--port", f"127.0.0.1:{self.port}", "--region", self.REGION, "--keep-alive",
-                     "--quiet", "posix", "--nometa", self.folder]
+                     "--quiet"]
+        if self.certificate:
+            arguments += ["--cert", self.certificate[0], "--key", self.certificate[1]]
+        arguments += ["posix", "--nometa", self.folder]
         return subprocess.Popen(arguments, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, env=env)
 
 
@@ -189,5 +193,6 @@ def start_redis(password=None, append=False):
     return Redis(password, append).start()
 
 
-def start_s3(directory):
-    return S3(directory).start()
+def start_s3(directory, certificate=None):
+    """`certificate`: files of the certificate and its key; then over TLS."""
+    return S3(directory, certificate).start()

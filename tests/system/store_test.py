@@ -215,6 +215,31 @@ class S3(Folder):
             self.assertEqual(p.counters()[3], 0)
 
 
+@unittest.skipUnless(shutil.which("openssl"), "no openssl program to make a certificate with")
+class S3OverTls(Folder):
+    def setUp(self):
+        super().setUp()
+        self.certificate = os.path.join(self.folder, "my certificate.pem"), os.path.join(self.folder, "key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+                        "-addext", "subjectAltName=IP:127.0.0.1", "-out", self.certificate[0], "-keyout",
+                        self.certificate[1]], check=True, capture_output=True)
+        os.makedirs(os.path.join(self.folder, "s3", "models"))
+        with open(os.path.join(self.folder, "s3", "models", "x"), "wb") as f:
+            f.write(b"0123456789" * 1000)
+        self.server = _servers.start_s3(os.path.join(self.folder, "s3"), self.certificate)
+        self.addCleanup(self.server.stop)
+
+    def test_trusted_and_not(self):
+        environment = {**self.server.environment, "AWS_CA_BUNDLE": self.certificate[0]}
+        with Probe("store", "s3://models", environment=environment) as p:
+            self.assertEqual(p.read("x", 5, 5000), (b"0123456789" * 1000)[5:5005])
+        with Probe("store", "s3://models", environment=self.server.environment) as p:
+            with self.assertRaises(ProbeError) as caught:
+                p.read("x", 5, 5000)
+            self.assertEqual(caught.exception.number, UNREACHABLE)
+            self.assertIn("not trusted", caught.exception.words)
+
+
 def connections(pid):
     """The far ends of the TCP connections of a process."""
     inodes = set()

@@ -14,9 +14,9 @@
 
 static void clean_environment(void)
 {
-    static const char *const names[] = {"COBORD_S3_ENDPOINT",    "AWS_REGION",
-                                        "AWS_DEFAULT_REGION",    "AWS_ACCESS_KEY_ID",
-                                        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
+    static const char *const names[] = {
+        "COBORD_S3_ENDPOINT",    "AWS_REGION",        "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CA_BUNDLE"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) unsetenv(names[i]);
 }
 
