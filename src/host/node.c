@@ -91,14 +91,14 @@ Error node_read_cluster(const char *path, ClusterFile *out, void **memory, Why *
 
 void node_announce(const Node *node, const char *what)
 {
-    printf("%s: %s on %s://%s\n", node->self->id, what, node->certificate_file ? "https" : "http",
-           node->listen.address);
-    (void)fflush(stdout);
     if (!node->listen.loopback && !node->key)
         fprintf(stderr,
                 "cobord: %s: anyone who reaches %s can use this node: the cluster file names no "
                 "key_file\n",
                 node->self->id, node->listen.address);
+    printf("%s: %s on %s://%s\n", node->self->id, what, node->certificate_file ? "https" : "http",
+           node->listen.address);
+    (void)fflush(stdout);
 }
 
 void node_log(const Node *node, const char *range, const char *what, Error error, const Why *why)
