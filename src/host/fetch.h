@@ -36,9 +36,9 @@ typedef struct FetchRequest {
 
 /* Errors  ERR_UNREACHABLE (no connection was ever made, or it broke too often), ERR_NOT_FOUND (404,
  * 410), ERR_USAGE (no URL), ERR_KEY (of an S3 store), ERR_IO (other answers; names the status),
- * ERR_FORMAT (neither GGUF nor knot: says what it looks like), ERR_TRUNCATED (another length than expected), ERR_NO_SPACE,
- * ERR_CANCELLED. What has arrived stays, except after ERR_FORMAT, ERR_TRUNCATED and, without an
- * identity, ERR_NOT_FOUND. */
+ * ERR_FORMAT (neither GGUF nor knot: says what it looks like), ERR_TRUNCATED (another length than
+ * expected), ERR_NO_SPACE, ERR_CANCELLED. What has arrived stays, except after ERR_FORMAT,
+ * ERR_TRUNCATED and, without an identity, ERR_NOT_FOUND. */
 MUST_CHECK Error fetch_file(const FetchRequest *request, const Tell *tell, FetchResult *out,
                             Why *why);
 

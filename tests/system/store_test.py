@@ -220,8 +220,8 @@ class S3OverTls(Folder):
     def setUp(self):
         super().setUp()
         self.certificate = os.path.join(self.folder, "my certificate.pem"), os.path.join(self.folder, "key.pem")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-                        "-addext", "subjectAltName=IP:127.0.0.1", "-out", self.certificate[0], "-keyout",
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+                        "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-out", self.certificate[0], "-keyout",
                         self.certificate[1]], check=True, capture_output=True)
         os.makedirs(os.path.join(self.folder, "s3", "models"))
         with open(os.path.join(self.folder, "s3", "models", "x"), "wb") as f:
