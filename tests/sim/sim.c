@@ -111,11 +111,12 @@ static void add_revival(Sim *s, uint32_t node, uint64_t at_ns)
 
 static void begin_fault(Sim *s, const SimFault *f)
 {
-    static const char *const verbs[] = {"dies", "freezes", "drains", "is cut off", "restarts"};
+    static const char *const verbs[] = {"dies",       "freezes",  "drains",
+                                        "is cut off", "restarts", "stalls"};
     SimNode *n = &s->nodes[f->node];
     uint64_t until = f->at_ns + f->duration_ns;
     s->counts->faults[f->kind]++;
-    if (f->kind != SIM_RESTART)
+    if (f->kind < SIM_RESTART)
         sim_log(s, "%s %s until %.3f ms", sim_nodes_name(s, f->node), verbs[f->kind],
                 (double)until / 1e6);
     switch (f->kind) {
@@ -133,13 +134,22 @@ static void begin_fault(Sim *s, const SimFault *f)
     case SIM_CUT:
         if (n->cut_until_ns < until) n->cut_until_ns = until;
         break;
-    default: sim_clients_restart(s); break;
+    case SIM_STALL:
+        sim_log(s, "the coordinator stalls until %.3f ms", (double)until / 1e6);
+        if (s->stalled_until_ns < until) s->stalled_until_ns = until;
+        break;
+    default:
+        s->stalled_until_ns = 0;
+        sim_clients_restart(s);
+        break;
     }
 }
 
 static void handle(Sim *s, SimEvent *e)
 {
-    if (e->kind == SIM_FAULT) begin_fault(s, &s->plan.faults[e->fault]);
+    if (s->now_ns < s->stalled_until_ns && (e->kind == SIM_ANSWER || e->kind == SIM_DEADLINE))
+        sim_clock_postpone(s, e, s->stalled_until_ns);
+    else if (e->kind == SIM_FAULT) begin_fault(s, &s->plan.faults[e->fault]);
     else if (e->kind == SIM_REVIVAL) {
         sim_log(s, "%s starts again", sim_nodes_name(s, e->node));
         if (s->nodes[e->node].draining) sim_nodes_kill(s, e->node, false);
@@ -160,13 +170,15 @@ static void pass_time(Sim *s)
 {
     uint64_t quiet_ns = SIM_NEVER, limit_ns = s->plan.calm_ns + PATIENCE_S * SIM_S;
     for (uint32_t events = 0, idle = 0; !s->failed; events++) {
-        sim_clients_turn(s);
+        bool stalls = s->now_ns < s->stalled_until_ns;
+        if (!stalls) sim_clients_turn(s);
         if (s->failed) return;
         if (quiet_ns == SIM_NEVER && sim_clients_are_done(s))
             quiet_ns =
                 (s->now_ns > s->plan.calm_ns ? s->now_ns : s->plan.calm_ns) + QUIET_S * SIM_S;
         uint64_t clock_ns = sim_clock_next_ns(s), wake_ns = pipeline_wake_ns(s->pipeline);
         uint64_t next = least(least(clock_ns, wake_ns), least(sim_clients_next_ns(s), quiet_ns));
+        if (stalls) next = least(clock_ns, s->stalled_until_ns);
         if (next == quiet_ns) {
             if (!pipeline_is_busy(s->pipeline) || s->now_ns > limit_ns) return;
             quiet_ns += QUIET_S * SIM_S; /* a frame that nobody wants waits for a lost answer */
@@ -251,25 +263,34 @@ static void tell_failure(uint64_t seed, SimModel *model, SimBreak broken)
 
 static void print_counts(const SimCounts *c)
 {
-    printf(
-        "%llu seeds: %llu requests (%llu cancelled, %llu with a fault of their own), %llu tokens, "
-        "%llu calls\n",
-        (unsigned long long)c->seeds, (unsigned long long)c->requests,
-        (unsigned long long)c->cancelled, (unsigned long long)c->own_fault,
-        (unsigned long long)c->tokens, (unsigned long long)c->calls);
-    printf(
-        "messages: %llu lost, %llu doubled, %llu damaged, %llu too late; nodes: %llu crashes, %llu "
-        "freezes, %llu drains, %llu cuts; %llu restarts of the coordinator\n",
-        (unsigned long long)c->dropped, (unsigned long long)c->doubled,
-        (unsigned long long)c->corrupted, (unsigned long long)c->late,
-        (unsigned long long)c->faults[SIM_CRASH], (unsigned long long)c->faults[SIM_FREEZE],
-        (unsigned long long)c->faults[SIM_DRAIN], (unsigned long long)c->faults[SIM_CUT],
-        (unsigned long long)c->faults[SIM_RESTART]);
-    printf(
-        "%llu replays, %llu hedges, %llu calls to the own store, %llu degraded answers, %llu late "
-        "frames refused\n",
-        (unsigned long long)c->replays, (unsigned long long)c->hedges, (unsigned long long)c->own,
-        (unsigned long long)c->degraded, (unsigned long long)c->superseded);
+    const struct {
+        uint64_t count;
+        const char *what;
+    } lines[] = {
+        {c->seeds, "seeds: "},
+        {c->requests, "requests, "},
+        {c->cancelled, "cancelled, "},
+        {c->own_fault, "with a fault of their own, "},
+        {c->tokens, "tokens, "},
+        {c->calls, "calls\nmessages: "},
+        {c->dropped, "lost, "},
+        {c->doubled, "doubled, "},
+        {c->corrupted, "damaged, "},
+        {c->late, "too late\nnodes: "},
+        {c->faults[SIM_CRASH], "crashes, "},
+        {c->faults[SIM_FREEZE], "freezes, "},
+        {c->faults[SIM_DRAIN], "drains, "},
+        {c->faults[SIM_CUT], "cuts; of the coordinator "},
+        {c->faults[SIM_RESTART], "restarts, "},
+        {c->faults[SIM_STALL], "stalls\n"},
+        {c->replays, "replays, "},
+        {c->hedges, "hedges, "},
+        {c->own, "calls to the own store, "},
+        {c->degraded, "degraded, "},
+        {c->superseded, "late frames refused\n"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        printf("%llu %s", (unsigned long long)lines[i].count, lines[i].what);
 }
 
 /* A hundred seeds in which some kind of trouble never came up would show nothing about it. */

@@ -78,6 +78,7 @@ typedef enum SimFaultKind {
     SIM_DRAIN,   /* a node says 503 for a while, then is started again, empty */
     SIM_CUT,     /* nothing reaches a node, nothing comes from it */
     SIM_RESTART, /* of the coordinator: its memory is lost, its journal is not */
+    SIM_STALL, /* the coordinator's host does nothing for a while; then all that came comes at once */
     SIM_FAULT_KINDS
 } SimFaultKind;
 
@@ -172,6 +173,7 @@ typedef struct SimClock {
 typedef struct SimNode {
     ClusterRole role;
     uint32_t part;
+    Isa isa;
     Station *station;
     StationService *station_service;
     Shard *shard;
@@ -221,6 +223,7 @@ typedef struct Sim {
     uint64_t numbers;
     int slot_request[SIM_SLOTS_MAX]; /* whose conversation it holds, or -1 */
     bool restarted;
+    uint64_t stalled_until_ns;
 
     uint64_t *rows; /* hashes of every hidden row that the oracle has seen at a pick */
     uint32_t row_count, row_room;
@@ -237,6 +240,8 @@ void sim_scenario_make(Sim *s);
 void sim_scenario_print(const Sim *s, FILE *out);
 
 SimEvent *sim_clock_add(Sim *s, SimEventKind kind, uint64_t at_ns);
+/* The event again, later; its bytes go with it. */
+void sim_clock_postpone(Sim *s, const SimEvent *e, uint64_t at_ns);
 /* NULL: none. Owner  the caller frees it, and its bytes. */
 SimEvent *sim_clock_take(Sim *s);
 uint64_t sim_clock_next_ns(const Sim *s);

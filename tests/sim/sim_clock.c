@@ -36,6 +36,15 @@ SimEvent *sim_clock_add(Sim *s, SimEventKind kind, uint64_t at_ns)
     return e;
 }
 
+void sim_clock_postpone(Sim *s, const SimEvent *e, uint64_t at_ns)
+{
+    SimEvent *later = sim_clock_add(s, e->kind, at_ns);
+    uint64_t order = later->order;
+    *later = *e;
+    later->at_ns = at_ns;
+    later->order = order;
+}
+
 SimEvent *sim_clock_take(Sim *s)
 {
     SimClock *c = &s->clock;

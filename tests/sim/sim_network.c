@@ -186,15 +186,11 @@ static SimNode *node_of(Sim *s, const SimEvent *e)
     return e->node == PIPELINE_OWN ? &s->own[e->part] : &s->nodes[e->node];
 }
 
-/* The event again, later. */
-static void postpone(Sim *s, const SimEvent *e, SimEventKind kind, uint64_t at_ns)
+static void move(Sim *s, const SimEvent *e, SimEventKind kind, uint64_t at_ns)
 {
-    SimEvent *later = sim_clock_add(s, kind, at_ns);
-    uint64_t order = later->order;
-    *later = *e;
-    later->kind = kind;
-    later->at_ns = at_ns;
-    later->order = order;
+    SimEvent next = *e;
+    next.kind = kind;
+    sim_clock_postpone(s, &next, at_ns);
 }
 
 static void send_answer(Sim *s, SimEvent *e, Error error, unsigned status)
@@ -209,27 +205,26 @@ static void send_answer(Sim *s, SimEvent *e, Error error, unsigned status)
     e->error = error;
     e->status = status;
     if (n) damage(s, e, e->path);
-    postpone(s, e, SIM_ANSWER, s->now_ns + (n ? way_ns(s) : SIM_US));
+    move(s, e, SIM_ANSWER, s->now_ns + (n ? way_ns(s) : SIM_US));
 }
 
-static void refuse(Sim *s, SimEvent *e, Error error, unsigned status)
+/* No answer of a node: its way is closed. */
+static void refuse(Sim *s, SimEvent *e)
 {
     free(e->bytes);
     e->bytes = NULL;
     e->count = 0;
-    send_answer(s, e, error, status);
+    send_answer(s, e, ERR_UNREACHABLE, 0);
 }
 
-/* What no node says. */
-static void gateway(Sim *s, SimEvent *e)
+static void say(Sim *s, SimEvent *e, unsigned status, const char *text)
 {
-    static const char page[] = "<html><body>Bad gateway</body></html>";
     free(e->bytes);
-    e->count = sizeof page - 1;
-    e->bytes = malloc(sizeof page);
+    e->count = strlen(text);
+    e->bytes = malloc(e->count + 1);
     ASSERT(e->bytes);
-    memcpy(e->bytes, page, sizeof page);
-    send_answer(s, e, OK, 502);
+    memcpy(e->bytes, text, e->count);
+    send_answer(s, e, OK, status);
 }
 
 static bool caller_has_left(const Sim *s, const SimEvent *e)
@@ -247,42 +242,43 @@ static void arrive(Sim *s, SimEvent *e)
         return;
     }
     if (!n->alive) {
-        refuse(s, e, ERR_UNREACHABLE, 0);
+        refuse(s, e);
         return;
     }
     if (n->frozen_until_ns > s->now_ns) {
-        postpone(s, e, SIM_ARRIVAL, n->frozen_until_ns);
+        move(s, e, SIM_ARRIVAL, n->frozen_until_ns);
         return;
     }
     if (e->path == PIPELINE_HEALTH || (n->draining && e->node != PIPELINE_OWN)) {
-        refuse(s, e, OK, n->draining ? 503 : 200);
+        if (n->draining) say(s, e, 503, "{\"status\":\"draining\"}");
+        else say(s, e, 200, "{\"status\":\"ok\"}");
         return;
     }
     if (e->node != PIPELINE_OWN && happens(s, s->plan.gateway)) {
-        gateway(s, e);
+        say(s, e, 502, "<html><body>Bad gateway</body></html>"); /* what no node says */
         return;
     }
     uint64_t from = n->busy_until_ns > s->now_ns ? n->busy_until_ns : s->now_ns;
     n->busy_until_ns =
         from + s->plan.compute_ns + sim_random_between(&s->random, 0, s->plan.compute_jitter_ns);
     e->life = n->life;
-    postpone(s, e, SIM_WORK, n->busy_until_ns);
+    move(s, e, SIM_WORK, n->busy_until_ns);
 }
 
 static void work(Sim *s, SimEvent *e)
 {
     SimNode *n = node_of(s, e);
     if (e->node == PIPELINE_OWN && s->plan.own_is_broken && !is_calm(s)) {
-        refuse(s, e, ERR_UNREACHABLE, 0);
+        refuse(s, e);
         return;
     }
     if (n->life != e->life) { /* it died in between */
         if (n->silent) free(e->bytes);
-        else refuse(s, e, ERR_UNREACHABLE, 0);
+        else refuse(s, e);
         return;
     }
     if (n->frozen_until_ns > s->now_ns) {
-        postpone(s, e, SIM_WORK, n->frozen_until_ns);
+        move(s, e, SIM_WORK, n->frozen_until_ns);
         return;
     }
     bool left = caller_has_left(s, e);
@@ -332,14 +328,15 @@ static void deliver(Sim *s, const SimEvent *e)
 {
     if (!is_open(s, e)) return;
     const PipelineCall *c = &s->calls[e->call].call;
-    PipelineAnswer answer = {.error = e->error, .status = e->status, .bytes = e->count};
+    size_t count = c->answer ? e->count : 0; /* without a room it is dropped */
+    PipelineAnswer answer = {.error = e->error, .status = e->status, .bytes = count};
     if (e->error != OK) answer.why = (Why){"connection refused"};
-    if (e->error == OK && e->count > c->answer_room) {
+    if (e->error == OK && count > c->answer_room) {
         if (e->status == 200)
             sim_fail(s, "%s: no room for an answer of %zu bytes", sim_network_path(e->path),
                      e->count);
         answer = (PipelineAnswer){.error = ERR_TOO_LARGE, .why = {"the answer is too large"}};
-    } else if (e->count) memcpy(c->answer, e->bytes, e->count);
+    } else if (count) memcpy(c->answer, e->bytes, count);
     sim_log(s, "answer %llu: %s %u", (unsigned long long)e->number, error_text(e->error),
             e->status);
     sim_network_end(s, e->call, &answer);

@@ -52,8 +52,8 @@ void sim_nodes_open_station(Sim *s, SimNode *n, PhaseRange range, uint32_t rows,
                             .blocks = n->blocks,
                             .workers = WORKERS,
                             .tile_bytes_max = p->tile_bytes,
-                            .kernels = kernels_for(ISA_SCALAR),
-                            .ops = ops_for(ISA_SCALAR)};
+                            .kernels = kernels_for(n->isa),
+                            .ops = ops_for(n->isa)};
     ForwardTerms terms = {.identity = identity(s, frame_cache(p->cache)),
                           .hyper = &s->model->hyper,
                           .range = range,
@@ -84,7 +84,7 @@ void sim_nodes_open_shard(Sim *s, SimNode *n, uint32_t id_first, uint32_t id_las
                           .rows_max = rows,
                           .workers = WORKERS,
                           .tile_bytes_max = s->plan.tile_bytes,
-                          .kernels = kernels_for(ISA_SCALAR)};
+                          .kernels = kernels_for(n->isa)};
     ShardServiceConfig service = {.terms = {.identity = identity(s, FRAME_CACHE_NONE),
                                             .hyper = &s->model->hyper,
                                             .id_first = id_first,
@@ -103,8 +103,8 @@ void sim_nodes_open_shard(Sim *s, SimNode *n, uint32_t id_first, uint32_t id_las
 /* A process that has died: its memory is not even readable. */
 void sim_nodes_close(SimNode *n)
 {
-    const uint8_t *guard = (const uint8_t *)n->memory + n->memory_bytes;
-    for (int i = 0; n->memory && i < GUARD_BYTES; i++) ASSERT(guard[i] == GUARD);
+    const uint8_t *guard = n->memory ? (const uint8_t *)n->memory + n->memory_bytes : NULL;
+    for (int i = 0; guard && i < GUARD_BYTES; i++) ASSERT(guard[i] == GUARD);
     free(n->memory);
     free(n->scratch);
     n->memory = n->scratch = NULL;
@@ -215,11 +215,29 @@ const char *sim_nodes_name(const Sim *s, uint32_t node)
     return node == PIPELINE_OWN ? "own" : s->cluster.nodes[node].id;
 }
 
+/* Another instruction set in each life, where the CPU has it: bits are the same with all. */
+static Isa choose_isa(const Sim *s, uint32_t node, uint64_t life)
+{
+    Isa usable[3] = {ISA_SCALAR};
+    uint32_t count = 1;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2")) usable[count++] = ISA_AVX2;
+    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        usable[count++] = ISA_AVX512;
+#endif
+    SimRandom r = {s->seed ^ (uint64_t)node << 32 ^ life << 40};
+    Isa isa = usable[sim_random_below(&r, count)];
+    return kernels_for(isa) && ops_for(isa) ? isa : ISA_SCALAR;
+}
+
 static void open_node(Sim *s, uint32_t node)
 {
     SimNode *n = &s->nodes[node];
     const ClusterNode *c = &s->cluster.nodes[node];
     *n = (SimNode){.role = c->role, .part = c->part, .alive = true, .life = n->life + 1};
+    n->isa = choose_isa(s, node, n->life);
     if (c->role == CLUSTER_STATION)
         sim_nodes_open_station(s, n, c->range, s->plan.chunk, s->plan.sessions);
     else if (c->role == CLUSTER_SHARD)

@@ -204,7 +204,7 @@ static void print_requests(const Sim *s, FILE *out)
 
 void sim_scenario_print(const Sim *s, FILE *out)
 {
-    static const char *const kinds[] = {"crash", "freeze", "drain", "cut", "restart"};
+    static const char *const kinds[] = {"crash", "freeze", "drain", "cut", "restart", "stall"};
     const SimScenario *p = &s->plan;
     char text[PHASE_RANGE_TEXT_MAX];
     fprintf(out, "seed %llu:", (unsigned long long)s->seed);
@@ -228,7 +228,7 @@ void sim_scenario_print(const Sim *s, FILE *out)
         p->own_is_broken ? ", the coordinator's own store is broken" : "");
     for (uint32_t i = 0; i < p->fault_count; i++)
         fprintf(out, "  %s of %s at %.3f ms for %.3f ms%s\n", kinds[p->faults[i].kind],
-                p->faults[i].kind == SIM_RESTART ? "coordinator-0"
+                p->faults[i].kind >= SIM_RESTART ? "coordinator-0"
                                                  : sim_nodes_name(s, p->faults[i].node),
                 (double)p->faults[i].at_ns / 1e6, (double)p->faults[i].duration_ns / 1e6,
                 p->faults[i].silent ? ", silent" : "");
