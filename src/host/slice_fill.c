@@ -303,7 +303,7 @@ static Error flush_batch(Fetch *f, Why *why)
     f->batch_bytes = 0;
     if (!count) return OK;
     Error e = has_warden(f) ? warden_client_tensors(f->s->warden, &f->s->index.knot, f->asked,
-                                                    count, f->got, &payload, why)
+                                                    count, false, f->got, &payload, why)
                             : ERR_UNREACHABLE;
     if (e == ERR_CANCELLED) return e;
     note_refusal(f->s, e, why);
@@ -328,7 +328,8 @@ static Error fetch_tiles(Fetch *f, const KnotTensor *t, uint64_t *hash, Why *why
         uint64_t rows = t->rows - row < step ? t->rows - row : step;
         AwfrPiece asked = {.tensor = t, .row_first = (uint32_t)row, .row_count = (uint32_t)rows},
                   got;
-        TRY(warden_client_tensors(f->s->warden, &f->s->index.knot, &asked, 1, &got, &data, why));
+        TRY(warden_client_tensors(f->s->warden, &f->s->index.knot, &asked, 1, false, &got, &data,
+                                  why));
         hash_stream64_update(&stream, data + got.at, (size_t)got.bytes);
         f->s->counters.warden_bytes += got.bytes;
         TRY(put(f, t->offset + row / unit * unit_bytes, data + got.at, got.bytes, why));

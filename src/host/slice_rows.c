@@ -68,7 +68,7 @@ static Error ask_warden(Slice *s, SliceRow *rows, uint32_t count, AwfrPiece *pie
     for (uint32_t i = 0; i < count; i++)
         pieces[i] = (AwfrPiece){.tensor = table_of(s), .row_first = rows[i].id, .row_count = 1};
     s->counters.row_calls++;
-    TRY(warden_client_tensors(s->warden, &s->index.knot, pieces, count, got, &payload, why));
+    TRY(warden_client_tensors(s->warden, &s->index.knot, pieces, count, true, got, &payload, why));
     for (uint32_t i = 0; i < count; i++)
         TRY(take_row(s, &rows[i], &got[i], payload + got[i].at, why));
     return OK;

@@ -17,11 +17,13 @@ enum {
     TRIES_MAX = 3,
     BACKOFF_MS = 100,
     REST_S = 5, /* a warden that was given up */
-    DEADLINE_MS = 60000,
+    DEADLINE_MS = 20000,
+    URGENT_MS = 2000,
     TELLS_MAX = 8,
     TELL_WAIT_MS = 1000,
     ANSWER_BYTES = WARDEN_ROWS_BYTES_MAX + FRAME_HEADER_BYTES_MAX,
-    BASE_BYTES = 320
+    BASE_BYTES = 320,
+    HEADERS = 4
 };
 
 /* An /invalidate under way. */
@@ -36,7 +38,7 @@ struct WardenClient {
     HttpClient *http, *tells;
     char base[BASE_BYTES]; /* "http://HOST:PORT" */
     char ca[NODE_PATH_BYTES];
-    char headers[4][CLUSTER_FILE_TEXT_BYTES_MAX + 32];
+    char headers[HEADERS][CLUSTER_FILE_TEXT_BYTES_MAX + 32];
     uint64_t knot_id, next_request;
     uint8_t *answer; /* [ANSWER_BYTES], pages touched as needed */
     time_t rest_until;
@@ -51,6 +53,8 @@ static void name_identity(WardenClient *c, const Node *node, const ClusterNode *
     uint32_t layers = node->cluster->layers;
     (void)snprintf(c->headers[0], sizeof c->headers[0], "X-Knot-Id: %016" PRIx64, c->knot_id);
     (void)snprintf(c->headers[1], sizeof c->headers[1], "X-Knot-Key: %s", node->cluster->knot_key);
+    for (char *at = c->headers[1]; *at; at++)
+        if ((unsigned char)*at < ' ') *at = '?'; /* never a second header */
     if (warden->role == CLUSTER_SHARD_WARDEN) {
         (void)snprintf(c->headers[2], sizeof c->headers[2], "X-Vocab-Start: %u", warden->id_first);
         (void)snprintf(c->headers[3], sizeof c->headers[3], "X-Vocab-End: %u", warden->id_last);
@@ -170,18 +174,18 @@ static bool is_transient(const HttpCall *call)
 }
 
 /* Result in call; ERR_UNREACHABLE when the warden is gone. */
-static Error run(WardenClient *c, HttpCall *call, Why *why)
+static Error run(WardenClient *c, HttpCall *call, uint32_t deadline_ms, Why *why)
 {
     if (!warden_client_alive(c))
         return error_why(why, ERR_UNREACHABLE, "%s was not there a moment ago", c->base);
-    for (int i = 0; i < 4; i++) call->headers[i] = c->headers[i];
-    call->deadline_ms = DEADLINE_MS;
+    for (int i = 0; i < HEADERS; i++) call->headers[i] = c->headers[i];
+    call->deadline_ms = deadline_ms;
     for (int tries = 1;; tries++) {
         http_client_run(c->http, call);
         collect_tells(c, 0);
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "stopped");
         if (!is_transient(call)) return outcome(call, why);
-        if (tries == TRIES_MAX) break;
+        if (tries == TRIES_MAX || call->microseconds / 1000 >= deadline_ms / 2) break;
         back_off(tries);
     }
     c->rest_until = now_s() + REST_S;
@@ -198,7 +202,7 @@ static Error source_size(void *context, uint64_t *bytes, Why *why)
     char url[BASE_BYTES + 32], text[64], *end = NULL;
     (void)snprintf(url, sizeof url, "%s/knot?size", c->base);
     HttpCall call = {.method = "GET", .url = url, .answer = c->answer, .answer_room = 4096};
-    TRY(run(c, &call, why));
+    TRY(run(c, &call, DEADLINE_MS, why));
     (void)snprintf(text, sizeof text, "%.*s", (int)call.answer_bytes, (const char *)c->answer);
     bool right = strncmp(text, start, sizeof start - 1) == 0;
     *bytes = right ? strtoull(text + sizeof start - 1, &end, 10) : 0;
@@ -218,7 +222,7 @@ static Error read_part(WardenClient *c, uint64_t offset, uint64_t bytes, uint8_t
                      .url = url,
                      .answer = small ? c->answer : out,
                      .answer_room = small ? NODE_ERROR_BYTES_MAX : (size_t)bytes};
-    TRY(run(c, &call, why));
+    TRY(run(c, &call, DEADLINE_MS, why));
     if (call.answer_bytes != bytes)
         return error_why(why, ERR_FORMAT, "%s gave %zu bytes of the knot instead of %llu", c->base,
                          call.answer_bytes, (unsigned long long)bytes);
@@ -267,7 +271,7 @@ static Error check_answer(const AwfrTerms *terms, const AwfrPiece *asked, uint32
 }
 
 Error warden_client_tensors(WardenClient *c, const Knot *knot, AwfrPiece *asked, uint32_t count,
-                            AwfrPiece *got, const uint8_t **payload, Why *why)
+                            bool urgent, AwfrPiece *got, const uint8_t **payload, Why *why)
 {
     char url[BASE_BYTES + 32];
     uint64_t bytes, request_id = ++c->next_request;
@@ -287,7 +291,7 @@ Error warden_client_tensors(WardenClient *c, const Knot *knot, AwfrPiece *asked,
                      .part_bytes = {header_bytes},
                      .answer = c->answer,
                      .answer_room = ANSWER_BYTES};
-    Error e = run(c, &call, why);
+    Error e = run(c, &call, urgent ? URGENT_MS : DEADLINE_MS, why);
     free(header);
     TRY(e);
     return check_answer(&terms, asked, count, &call, request_id, got, payload, why);

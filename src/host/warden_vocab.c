@@ -2,12 +2,13 @@
 #include "host/warden_vocab.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 
-enum { BATCH_ROWS = 256, READS_MAX = 3, WARM_MAX = 1024 };
+enum { BATCH_ROWS = 256, READS_MAX = 3, WARM_MAX = 1024, STORE_THREADS = 7 /* beside one's own */ };
 
 struct WardenVocab {
     WardenVocabOptions options;
@@ -131,22 +132,67 @@ static bool read_memory(WardenVocab *v, WardenVocabRow *row)
     return false;
 }
 
-static Error read_store(WardenVocab *v, uint32_t id, uint8_t *out, Why *why)
+/* Rows of the store, several at once: each is a call of its own, and a store may be far away. */
+typedef struct StoreJob {
+    WardenVocab *v;
+    WardenVocabRow *const *rows;
+    uint32_t count;
+    atomic_uint next, reads, bad;
+    pthread_mutex_t lock; /* of the first error */
+    Error error;
+    Why why;
+} StoreJob;
+
+static Error read_store(StoreJob *j, uint32_t id, uint8_t *out, Why *why)
 {
+    const WardenVocab *v = j->v;
     uint64_t at = v->tensor->offset + (uint64_t)id * v->row_bytes;
     for (int i = 0; i < READS_MAX; i++) {
         TRY(warden_levels_read_row(v->levels, at, v->row_bytes, out, why));
-        v->store_rows++;
+        atomic_fetch_add(&j->reads, 1);
         if (is_right(v, id, out)) return OK;
-        v->store_bad++;
+        atomic_fetch_add(&j->bad, 1);
     }
     return error_why(why, ERR_CHECKSUM, "token_embd_weight, row %u of the store", id);
 }
 
-/* The store's row goes to memory at once and to the row store when the answer has left. */
-static Error read_below(WardenVocab *v, WardenVocabRow *row, Why *why)
+static void *store_thread(void *context)
 {
-    TRY(read_store(v, row->id, row->bytes, why));
+    StoreJob *j = context;
+    for (uint32_t i; (i = atomic_fetch_add(&j->next, 1)) < j->count;) {
+        Why why;
+        Error e = read_store(j, j->rows[i]->id, j->rows[i]->bytes, &why);
+        if (e == OK) continue;
+        (void)pthread_mutex_lock(&j->lock);
+        if (j->error == OK) j->why = why;
+        if (j->error == OK) j->error = e;
+        (void)pthread_mutex_unlock(&j->lock);
+        atomic_store(&j->next, j->count);
+    }
+    return NULL;
+}
+
+static Error read_stored(WardenVocab *v, WardenVocabRow *const *rows, uint32_t count, Why *why)
+{
+    pthread_t threads[STORE_THREADS];
+    uint32_t more = 0;
+    StoreJob j = {.v = v, .rows = rows, .count = count};
+    (void)pthread_mutex_init(&j.lock, NULL);
+    while (more < STORE_THREADS && more + 1 < count &&
+           pthread_create(&threads[more], NULL, store_thread, &j) == 0)
+        more++;
+    (void)store_thread(&j);
+    for (uint32_t i = 0; i < more; i++) (void)pthread_join(threads[i], NULL);
+    (void)pthread_mutex_destroy(&j.lock);
+    v->store_rows += atomic_load(&j.reads);
+    v->store_bad += atomic_load(&j.bad);
+    if (j.error) *why = j.why;
+    return j.error;
+}
+
+/* The store's row goes to memory at once and to the row store when the answer has left. */
+static Error keep_row(WardenVocab *v, const WardenVocabRow *row, Why *why)
+{
     warden_rows_put(v->memory, row->id, row->bytes);
     if (!v->rows) return OK;
     TRY(block_dequantize_row(v->tensor->type, row->bytes, v->tensor->cols, v->values, why));
@@ -173,9 +219,13 @@ static void read_rows(WardenVocab *v, WardenVocabRow *const *missing, uint32_t c
 static Error read_missing(WardenVocab *v, WardenVocabRow *const *missing, uint32_t count, Why *why)
 {
     bool found[BATCH_ROWS];
+    WardenVocabRow *below[BATCH_ROWS];
+    uint32_t below_count = 0;
     read_rows(v, missing, count, found);
     for (uint32_t i = 0; i < count; i++)
-        if (!found[i]) TRY(read_below(v, missing[i], why));
+        if (!found[i]) below[below_count++] = missing[i];
+    TRY(read_stored(v, below, below_count, why));
+    for (uint32_t i = 0; i < below_count; i++) TRY(keep_row(v, below[i], why));
     return OK;
 }
 
@@ -211,15 +261,17 @@ Error warden_vocab_read(WardenVocab *v, WardenVocabRow *rows, uint32_t count, ui
 
 static void warm_up(WardenVocab *v)
 {
-    uint8_t *row = malloc(v->row_bytes);
+    Why why;
+    uint8_t *bytes = malloc(v->row_bytes);
     uint32_t count = warden_rows_room(v->memory) ? v->warm_count : 0;
-    for (uint32_t i = 0; row && i < count; i++) {
-        if (warden_rows_has(v->memory, v->warm[i])) continue;
-        if (read_store(v, v->warm[i], row, NULL) != OK) break; /* the store is away: F32 serves */
-        warden_rows_put(v->memory, v->warm[i], row);
+    for (uint32_t i = 0; bytes && i < count; i++) {
+        WardenVocabRow row = {v->warm[i], false, bytes}, *rows = &row;
+        if (warden_rows_has(v->memory, row.id)) continue;
+        if (read_stored(v, &rows, 1, &why) != OK) break; /* the store is away: float32 serves */
+        warden_rows_put(v->memory, row.id, bytes);
     }
     v->warm_count = 0;
-    free(row);
+    free(bytes);
 }
 
 void warden_vocab_settle(WardenVocab *v)
