@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -90,15 +91,10 @@ static int open_file(const Share *s)
     return local ? open(local, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
 }
 
-/* A descriptor that can only be read, whatever the seals. */
-static int open_memory(const Share *s, Why *why)
-{
-    char path[64];
+typedef struct Beat {
     int fd;
-    if (warden_levels_share(s->options.levels, &fd, why) != OK) return -1;
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
+    time_t last;
+} Beat;
 
 static void send_answer(int fd, ShareWhat what, int descriptor)
 {
@@ -124,6 +120,28 @@ static void send_answer(int fd, ShareWhat what, int descriptor)
     (void)!sendmsg(fd, &m, MSG_NOSIGNAL);
 }
 
+/* Tells the station that there is still somebody. */
+static void beat(void *context)
+{
+    Beat *b = context;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec == b->last) return;
+    b->last = now.tv_sec;
+    send_answer(b->fd, SHARE_WAIT, -1);
+}
+
+/* A descriptor that can only be read, whatever the seals. */
+static int open_memory(const Share *s, int station, Why *why)
+{
+    char path[64];
+    int fd;
+    Beat b = {station, 0};
+    if (warden_levels_share(s->options.levels, beat, &b, &fd, why) != OK) return -1;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static void answer(const Share *s, int fd)
 {
     Why why = {{0}};
@@ -136,7 +154,7 @@ static void answer(const Share *s, int fd)
     ShareWhat what = SHARE_FILE;
     if (descriptor < 0) {
         what = SHARE_MEMORY;
-        descriptor = open_memory(s, &why);
+        descriptor = open_memory(s, fd, &why);
     }
     if (descriptor < 0) {
         (void)snprintf(line, sizeof line, "memory is not shared: %s", why.text);
@@ -247,6 +265,8 @@ static Error take_answer(int fd, ShareWhat *what, int *descriptor, Why *why)
     if (n != ANSWER_BYTES || memcmp(bytes, magic, 4) != 0 || bytes_load16(bytes + 4) != VERSION)
         return error_why(why, ERR_FORMAT, "the warden's socket speaks another protocol");
     uint16_t kind = bytes_load16(bytes + 6);
+    *what = SHARE_WAIT;
+    if (kind == SHARE_WAIT && *descriptor < 0) return OK;
     if (kind != SHARE_FILE && kind != SHARE_MEMORY)
         return error_why(why, ERR_NOT_AVAILABLE, "the warden does not share its memory");
     if (*descriptor < 0) return error_why(why, ERR_FORMAT, "the warden sent no descriptor");
@@ -271,28 +291,31 @@ static Error send_ask(int fd, const char *key, uint64_t knot_id, Why *why)
 }
 
 /* In short waits, to look at the wish to stop. */
-static Error await(int fd, unsigned timeout_s, Why *why)
+static Error await(int fd, unsigned silence_s, Why *why)
 {
-    for (unsigned tenths = 0; tenths < 10 * timeout_s; tenths++) {
+    for (unsigned tenths = 0; tenths < 10 * silence_s; tenths++) {
         struct pollfd p = {fd, POLLIN, 0};
         int n = poll(&p, 1, 100);
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "stopped");
         if (n > 0) return OK;
     }
-    return error_why(why, ERR_UNREACHABLE, "the warden's socket gave no answer in %u s", timeout_s);
+    return error_why(why, ERR_UNREACHABLE, "the warden's socket gave no answer in %u s", silence_s);
 }
 
-static Error share_talk(int fd, const char *key, uint64_t knot_id, unsigned timeout_s,
+static Error share_talk(int fd, const char *key, uint64_t knot_id, unsigned silence_s,
                         ShareWhat *what, int *descriptor, Why *why)
 {
     if (!same_user(fd))
         return error_why(why, ERR_KEY, "the warden's socket belongs to another user");
     TRY(send_ask(fd, key, knot_id, why));
-    TRY(await(fd, timeout_s, why));
-    return take_answer(fd, what, descriptor, why);
+    do {
+        TRY(await(fd, silence_s, why));
+        TRY(take_answer(fd, what, descriptor, why));
+    } while (*what == SHARE_WAIT);
+    return OK;
 }
 
-Error share_ask(const char *path, const char *key, uint64_t knot_id, unsigned timeout_s,
+Error share_ask(const char *path, const char *key, uint64_t knot_id, unsigned silence_s,
                 ShareWhat *what, int *descriptor, Why *why)
 {
     struct sockaddr_un address;
@@ -301,7 +324,7 @@ Error share_ask(const char *path, const char *key, uint64_t knot_id, unsigned ti
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return places_system_error(errno, path, why);
     Error e = connect(fd, (const struct sockaddr *)&address, sizeof address) == 0
-                  ? share_talk(fd, key, knot_id, timeout_s, what, descriptor, why)
+                  ? share_talk(fd, key, knot_id, silence_s, what, descriptor, why)
                   : error_why(why, ERR_UNREACHABLE, "%s: %s", path, strerror(errno));
     (void)close(fd);
     if (e && *descriptor >= 0) {

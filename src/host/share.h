@@ -2,6 +2,7 @@
 /* A warden and its stations on one machine share memory: a descriptor over a Unix socket instead of bytes.
  *
  *   station --"COBS", version, knot_id, key--> warden: same user? same key? same knot?
+ *   station <--"COBS", version, wait---------- every second while memory is being filled
  *   station <--"COBS", version, what---------- the knot's own file, or its memory file, filled and sealed
  *             (with the descriptor)            (host/warden_levels.h: 2 MiB pages, never to change)
  *
@@ -12,7 +13,7 @@
 #include "host/knot_store.h"
 #include "host/warden_levels.h"
 
-typedef enum ShareWhat { SHARE_NOTHING, SHARE_FILE, SHARE_MEMORY } ShareWhat;
+typedef enum ShareWhat { SHARE_NOTHING, SHARE_FILE, SHARE_MEMORY, SHARE_WAIT } ShareWhat;
 
 typedef struct ShareOptions {
     const char *path; /* of the socket */
@@ -30,9 +31,9 @@ typedef struct Share Share;
 MUST_CHECK Error share_open(const ShareOptions *options, Share **out, Why *why);
 void share_close(Share *share);
 
-/* The station's side; waits for the warden to fill its memory, at most `timeout_s`. Owner  *descriptor is the
+/* The station's side; waits while the warden fills its memory, but not for one that is silent for `silence_s`. Owner  *descriptor is the
  * caller's. Errors  ERR_UNREACHABLE, ERR_KEY (another user), ERR_NOT_AVAILABLE (it says no), ERR_FORMAT. */
-MUST_CHECK Error share_ask(const char *path, const char *key, uint64_t knot_id, unsigned timeout_s,
+MUST_CHECK Error share_ask(const char *path, const char *key, uint64_t knot_id, unsigned silence_s,
                            ShareWhat *what, int *descriptor, Why *why);
 
 #endif

@@ -24,7 +24,7 @@
 #define MADV_COLLAPSE 25 /* Linux 6.1; older kernels refuse it, and then pages stay small */
 #endif
 
-enum { SHARE_WAIT_S = 600, NOTE_BYTES = 200, INDEX_TRIES_MAX = 8 };
+enum { SHARE_SILENCE_S = 30, NOTE_BYTES = 200, INDEX_TRIES_MAX = 8 };
 
 /* --- opening --- */
 
@@ -206,7 +206,7 @@ static bool try_shared(Slice *s)
         access(path, F_OK) != 0)
         return false;
     Error e =
-        share_ask(path, s->node->key, s->index.knot.id, SHARE_WAIT_S, &what, &descriptor, &why);
+        share_ask(path, s->node->key, s->index.knot.id, SHARE_SILENCE_S, &what, &descriptor, &why);
     if (e == OK) {
         e = use_shared(s, what, descriptor, &why);
         (void)close(descriptor);

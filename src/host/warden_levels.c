@@ -403,7 +403,7 @@ static void collapse(const WardenLevels *l, uint64_t first, uint64_t last)
     }
 }
 
-static Error fill_all(WardenLevels *l, Why *why)
+static Error fill_all(WardenLevels *l, void (*beat)(void *context), void *context, Why *why)
 {
     const Knot *k = &l->index.knot;
     uint64_t run = 0, run_end = 0; /* of whole chunks that follow each other */
@@ -415,6 +415,7 @@ static Error fill_all(WardenLevels *l, Why *why)
             uint64_t at = c * WARDEN_CHUNK_BYTES, end = chunk_end(l, (uint32_t)c);
             if (end <= run_end) continue;
             TRY(fill_chunk(l, (uint32_t)c, why));
+            beat(context);
             if (at != run_end) {
                 if (run < run_end)
                     collapse(l, k->payload_offset + run, k->payload_offset + run_end);
@@ -427,12 +428,13 @@ static Error fill_all(WardenLevels *l, Why *why)
     return OK;
 }
 
-Error warden_levels_share(WardenLevels *l, int *descriptor, Why *why)
+Error warden_levels_share(WardenLevels *l, void (*beat)(void *context), void *context,
+                          int *descriptor, Why *why)
 {
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
     if (l->options.identity.is_shard)
         return error_why(why, ERR_CAPACITY, "a shard warden has rows, no range to map");
-    TRY(fill_all(l, why));
+    TRY(fill_all(l, beat, context, why));
     (void)pthread_mutex_lock(&l->lock);
     Error e = l->sealed || fcntl(l->memory, F_ADD_SEALS, seals) == 0
                   ? OK

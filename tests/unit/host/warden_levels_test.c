@@ -216,18 +216,21 @@ static void a_crowd_reads_right_bytes(void **state)
     store_close(store);
 }
 
+static void count_beat(void *context) { ++*(int *)context; }
+
 static void shared_memory_is_whole_and_sealed(void **state)
 {
     (void)state;
     Why why;
-    int fd;
+    int fd, beats = 0;
     Store *store = open_store();
     WardenLevels *small = open_levels(store, 2 * WARDEN_CHUNK_BYTES, "");
-    assert_int_equal(warden_levels_share(small, &fd, &why), ERR_CAPACITY);
+    assert_int_equal(warden_levels_share(small, count_beat, &beats, &fd, &why), ERR_CAPACITY);
     warden_levels_close(small);
     WardenLevels *l = open_levels(store, file_bytes + WARDEN_CHUNK_BYTES, "");
-    assert_int_equal(warden_levels_share(l, &fd, &why), OK);
+    assert_int_equal(warden_levels_share(l, count_beat, &beats, &fd, &why), OK);
     assert_true(pwrite(fd, "x", 1, 100000) < 0);
+    assert_true(beats > 4);
     uint8_t *copy = malloc((size_t)file_bytes);
     assert_int_equal(pread(fd, copy, (size_t)file_bytes, 0), file_bytes);
     for (uint32_t i = 0; i < knot.tensor_count; i++) {
@@ -238,7 +241,8 @@ static void shared_memory_is_whole_and_sealed(void **state)
     }
     assert_memory_equal(copy, file, (size_t)knot.payload_offset);
     warden_levels_forget(l, knot.tensors[5].offset, knot.tensors[5].bytes);
-    assert_int_equal(warden_levels_share(l, &fd, &why), ERR_CAPACITY); /* not whole any more */
+    assert_int_equal(warden_levels_share(l, count_beat, &beats, &fd, &why),
+                     ERR_CAPACITY); /* not whole any more */
     assert_true(read_is_right(l, 12345678901, copy));
     free(copy);
     warden_levels_close(l);
