@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -295,6 +296,31 @@ class Identity(Base):
         metrics = warden.metrics()
         self.assertGreater(metrics["cobord_warden_l1_hits_total"], 0)
         self.assertTrue(warden.ready()["ready"])
+
+    def test_strangers(self):
+        """Any bytes at every door: an error in the one shape, and the warden goes on."""
+        cluster = self.cluster()
+        dice = random.Random(3)
+        for node in (cluster.start("layer-warden-0"), cluster.start("shard-warden-0")):
+            right = KNOT.request([(ATTN, 0, 16, 5760), ("output_norm_weight", 0, 1, 2304)])
+            paths = [("POST", "/tensors"), ("POST", "/configure"), ("POST", "/invalidate/%41"), ("GET", "/tensor/a%00b"),
+                     ("GET", "/tensor/" + "x" * 900), ("GET", "/knot?bytes=%31-2"), ("POST", "/invalidate/-1"),
+                     ("POST", "/invalidate/99999999999999999999"), ("DELETE", "/tensors"), ("GET", "/tensor/../etc")]
+            for i in range(300):
+                method, path = dice.choice(paths)
+                body = bytearray(dice.choice([right, dice.randbytes(dice.randrange(400)), b"", b"{" * 4000]))
+                for _ in range(dice.randrange(4)):
+                    if body:
+                        body[dice.randrange(len(body))] = dice.randrange(256)
+                if i % 5 == 0 and len(body) >= 128:
+                    body = frames.seal(bytes(body))
+                status, answer = node.call(method, path, bytes(body))
+                self.assertIn(status, (200, 400, 404, 405, 409, 413), answer)
+                if status != 200:
+                    self.assertIn("message", json.loads(answer)["error"])
+            self.assertTrue(node.alive())
+            self.assertEqual(node.call("POST", "/tensors", bytes(300 << 10))[0], 413)
+            self.assertLess(node.memory("VmHWM"), 64 * MIB)
 
     def test_warden_of_another_model(self):
         """The address in the file has a warden of another knot: its bytes are never used."""
@@ -696,6 +722,20 @@ class WithoutTheFile(Base):
             self.text_is_right(stations, shards, session=7)
             self.assertLess(time.time() - begun, 15)
             wardens[2].process.send_signal(signal.SIGCONT)
+
+
+    @unittest.skipUnless(shutil.which("openssl"), "no openssl program to make a certificate with")
+    def test_tls(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "key.pem",
+                            "-out", folder / "certificate.pem", "-days", "2", "-subj", "/CN=localhost", "-addext",
+                            "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+            cluster = self.cluster(tls=folder)
+            cluster.wardens()
+            stations, shards = cluster.all_without_file()
+            self.text_is_right(stations, shards)
+            self.assertTrue(descriptors(stations[0], "memfd:cobord-slice"))
 
 
 class Stores(Base):
