@@ -219,10 +219,11 @@ class S3(Folder):
 class S3OverTls(Folder):
     def setUp(self):
         super().setUp()
-        self.certificate = os.path.join(self.folder, "my certificate.pem"), os.path.join(self.folder, "key.pem")
+        certificate, key = (os.path.join(self.folder, name) for name in ("my certificate.pem", "key.pem"))
+        self.certificate = certificate, key
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
-                        "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-out", self.certificate[0], "-keyout",
-                        self.certificate[1]], check=True, capture_output=True)
+                        "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-out", certificate,
+                        "-keyout", key], check=True, capture_output=True)
         os.makedirs(os.path.join(self.folder, "s3", "models"))
         with open(os.path.join(self.folder, "s3", "models", "x"), "wb") as f:
             f.write(b"0123456789" * 1000)
