@@ -23,6 +23,7 @@ static const double HTTP_US = 100;
 
 static PlanRequest request_of(const Options *o, const OpenModel *model)
 {
+    static ClusterNode nodes[CLUSTER_FILE_NODES_MAX];
     return (PlanRequest){
         .knot = &model->file.knot,
         .hyper = &model->hyper,
@@ -35,6 +36,9 @@ static PlanRequest request_of(const Options *o, const OpenModel *model)
         .chunk = (uint32_t)options_count(o, OPTION_CHUNK),
         .frames = (uint32_t)options_count(o, OPTION_PIPELINE),
         .workers = cpu_cores(),
+        .replicas = (uint32_t)options_count(o, OPTION_REPLICAS),
+        .wardens = options_switch(o, OPTION_WARDENS),
+        .nodes = nodes,
         .cache = options_count(o, OPTION_CACHE_TYPE) ? CACHE_Q8_0 : CACHE_F16,
         .kernels = kernels_for(ISA_SCALAR),
         .ops = ops_for(ISA_SCALAR),

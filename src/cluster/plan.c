@@ -2,6 +2,7 @@
 #include "cluster/plan.h"
 
 #include "cluster/cache.h"
+#include "cluster/pipeline.h"
 #include "cluster/shard_service.h"
 #include "cluster/station_service.h"
 #include "knot/emit.h"
@@ -151,7 +152,7 @@ static uint64_t station_frames_bytes(const Plan *plan, const PlanRole *role)
            2 * station_service_answer_bytes_max(&terms);
 }
 
-static uint64_t shard_frames_bytes(const Plan *plan, const PlanRole *role)
+static ShardServiceConfig service_config(const Plan *plan, const PlanRole *role)
 {
     const PlanRequest *r = &plan->request;
     ShardServiceConfig config = {.terms = {.hyper = r->hyper,
@@ -160,6 +161,13 @@ static uint64_t shard_frames_bytes(const Plan *plan, const PlanRole *role)
                                            .rows_max = plan->chunk},
                                  .logit_rows_max = plan->logit_rows};
     config.terms.payload_bytes_max = shard_service_payload_bytes_max(&config);
+    return config;
+}
+
+static uint64_t shard_frames_bytes(const Plan *plan, const PlanRole *role)
+{
+    const PlanRequest *r = &plan->request;
+    ShardServiceConfig config = service_config(plan, role);
     uint64_t ids = role->id_last - role->id_first;
     uint64_t embed = (uint64_t)plan->chunk * r->hyper->hidden * sizeof(float);
     uint64_t slice = plan->logit_rows * ids * (sizeof(SamplerCandidate) + sizeof(float));
@@ -202,43 +210,114 @@ static bool is_cut_inside_ffn(const Plan *plan)
     return false;
 }
 
+/* As host/remote.c counts them. */
 enum {
-    TOKEN_BYTES = 64, /* of the tokenizer's tables, for each token */
-    ANSWER_BYTES =
-        64 << 10,         /* of a conversation at the API: request, text, what waits to be sent */
-    CALL_BYTES = 8 << 10, /* headers and the client's own, for each node */
-    API_BYTES = 2 << 20   /* the server's threads, and bodies on their way */
+    TOKEN_BYTES = 40,             /* of the tokenizer's tables, for each token */
+    ANSWER_BYTES = 64 << 10,      /* of a conversation at the API */
+    NODE_BYTES = 20 << 10,        /* a call under way, and what is known of the node */
+    CONNECTION_BYTES = 128 << 10, /* buffers of one that works */
+    API_BYTES = (4 << 20) + (256 << 10),
+    OWN_WINDOW_BYTES = 8 << 20 /* of its own store */
 };
 
 static uint32_t plan_frames(const Plan *plan)
 {
     uint32_t frames = plan->request.frames ? plan->request.frames : plan->request.stations;
-    return min_u32(frames, COORDINATOR_FRAMES_MAX);
+    return min_u32(frames, CLUSTER_FILE_PIPELINE_MAX);
 }
 
-/* Frames under way, each with its rows out and in, and the picks' candidates of all shards. */
-static uint64_t pipeline_frames_bytes(const Plan *plan)
+static uint32_t plan_nodes(const Plan *plan)
 {
     const PlanRequest *r = &plan->request;
-    uint64_t frames = plan_frames(plan);
+    uint32_t roles = r->stations + r->shards;
+    uint32_t nodes = 1 + roles * (r->replicas + 1) + (r->wardens ? roles : 0);
+    return min_u32(nodes, CLUSTER_FILE_NODES_MAX);
+}
+
+/* The nodes as far as the pipeline looks at them: coordinator, each range with its replicas, wardens. */
+static void fill_nodes(const Plan *plan, ClusterFile *file)
+{
+    const PlanRequest *r = &plan->request;
+    uint32_t at = 0;
+    file->nodes = r->nodes;
+    file->node_count = plan_nodes(plan);
+    file->parts[CLUSTER_STATION] = r->stations;
+    file->parts[CLUSTER_SHARD] = r->shards;
+    r->nodes[at++] = (ClusterNode){.role = CLUSTER_COORDINATOR};
+    for (uint32_t i = 0; i < plan->role_count; i++)
+        for (uint32_t replica = 0; replica <= r->replicas && at < file->node_count; replica++) {
+            const PlanRole *role = &plan->role[i];
+            r->nodes[at++] = (ClusterNode){.role = role->is_shard ? CLUSTER_SHARD : CLUSTER_STATION,
+                                           .range = role->range,
+                                           .id_first = role->id_first,
+                                           .id_last = role->id_last,
+                                           .part = role->is_shard ? i - r->stations : i,
+                                           .is_replica = replica > 0};
+        }
+    while (at < file->node_count) r->nodes[at++] = (ClusterNode){.role = CLUSTER_LAYER_WARDEN};
+}
+
+static uint64_t pipeline_exact_bytes(const Plan *plan)
+{
+    const PlanRequest *r = &plan->request;
+    ClusterFile file = {.layers = r->hyper->layers,
+                        .vocabulary = r->hyper->vocabulary,
+                        .context = plan->context,
+                        .chunk = plan->chunk,
+                        .sessions = r->sessions,
+                        .element = ROWS_F32, /* the largest */
+                        .cache = r->cache};
+    fill_nodes(plan, &file);
+    PipelineConfig config = {.cluster = &file,
+                             .hyper = r->hyper,
+                             .slots = r->sessions,
+                             .logit_rows = plan->logit_rows,
+                             .frames = plan_frames(plan)};
+    CoordinatorConfig coordinator = pipeline_coordinator_config(&config);
+    return pipeline_bytes(&config) + coordinator_bytes(&coordinator) + 4 * ARENA_ALIGN;
+}
+
+/* Frames under way and the one that gets its rows, each with rows out and in and the candidates of all
+ * shards. */
+static uint64_t pipeline_about_bytes(const Plan *plan)
+{
+    const PlanRequest *r = &plan->request;
+    uint64_t frames = plan_frames(plan) + 1, vocabulary = r->hyper->vocabulary;
     uint64_t row = 2u * r->hyper->hidden + (is_cut_inside_ffn(plan) ? 2u * r->hyper->ffn : 0);
-    uint64_t picks = (uint64_t)plan->logit_rows * 2 * r->hyper->hidden;
-    return frames * ((plan->chunk * row + picks) * sizeof(float) + 16 * ARENA_ALIGN);
+    uint64_t picks = (uint64_t)plan->logit_rows * 3 * r->hyper->hidden;
+    CoordinatorConfig coordinator = plan_coordinator_config(plan);
+    coordinator.frames = (uint32_t)frames;
+    return frames * ((plan->chunk * row + picks) * sizeof(float) +
+                     vocabulary * sizeof(SamplerCandidate) + NODE_BYTES) +
+           2 * vocabulary * sizeof(SamplerCandidate) + coordinator_bytes(&coordinator);
+}
+
+/* A shard's work that nobody else does: the largest shard's. */
+static uint64_t own_bytes(const Plan *plan)
+{
+    uint64_t kept = 0, scratch = 0;
+    for (uint32_t i = plan->request.stations; i < plan->role_count; i++) {
+        const PlanRole *role = &plan->role[i];
+        ShardServiceConfig service = service_config(plan, role);
+        kept =
+            max_u64(kept, role->floor_bytes + role->logits_bytes + shard_service_bytes(&service));
+        scratch = max_u64(scratch, role->scratch_bytes);
+    }
+    return kept + scratch + (64 << 10);
 }
 
 static void size_coordinator(Plan *plan)
 {
     const PlanRequest *r = &plan->request;
-    CoordinatorConfig config = plan_coordinator_config(plan);
-    config.frames = plan_frames(plan);
     PlanRole *role = &plan->coordinator;
     *role = (PlanRole){.process_bytes = r->process_bytes};
     role->floor_bytes = r->knot->tokenizer.bytes + (uint64_t)r->hyper->vocabulary * TOKEN_BYTES;
-    role->window_bytes = WINDOW_BYTES_MIN;
-    role->scratch_bytes = coordinator_bytes(&config);
-    role->frame_bytes = pipeline_frames_bytes(plan) + (uint64_t)r->sessions * ANSWER_BYTES +
-                        (uint64_t)plan->role_count * CALL_BYTES + API_BYTES;
-    role->logits_bytes = 3 * (uint64_t)r->hyper->vocabulary * sizeof(SamplerCandidate);
+    role->window_bytes = OWN_WINDOW_BYTES;
+    role->scratch_bytes = own_bytes(plan);
+    role->frame_bytes = (r->nodes ? pipeline_exact_bytes(plan) : pipeline_about_bytes(plan)) +
+                        (uint64_t)plan_nodes(plan) * NODE_BYTES +
+                        (uint64_t)plan->role_count * CONNECTION_BYTES + API_BYTES +
+                        (uint64_t)r->sessions * ANSWER_BYTES;
     total_role(role);
 }
 

@@ -16,6 +16,7 @@
 #include "cluster/coordinator.h"
 #include "cluster/shard.h"
 #include "cluster/station.h"
+#include "wire/cluster_file.h"
 
 enum {
     PLAN_ROLES_MAX = 512,
@@ -44,7 +45,12 @@ typedef struct PlanRequest {
     uint32_t logit_rows; /* wanted at once; the plan may give fewer, at least 1 */
     uint32_t sessions;   /* sequences at once, each with the whole context; 0: 1 */
     uint32_t workers;
-    uint32_t frames; /* cluster: under way at once; 0: one a station */
+    /* cluster: */
+    uint32_t frames; /* under way at once; 0: one a station */
+    uint32_t replicas;
+    bool wardens;
+    /* Room for CLUSTER_FILE_NODES_MAX: the coordinator's frames are then counted exactly; NULL: about. */
+    ClusterNode *nodes;
     CacheType cache;
     const Kernels *kernels;
     const Ops *ops;

@@ -3,6 +3,7 @@
  * and what has no place is refused. */
 #include "tiny_model.h"
 
+#include "cluster/pipeline.h"
 #include "cluster/plan_cluster.h"
 
 static Plan plan;
@@ -205,32 +206,70 @@ static void coordinator_has_a_sum(void **state)
     (void)state;
     TinyModel t;
     Why why = {{0}};
+    char name[PLAN_ROLE_NAME_BYTES];
     tiny_make(&t, true, NULL);
     make_plan(&t, 2, 2);
     assert_true(plan.coordinator.total_bytes > plan.coordinator.process_bytes);
     assert_true(plan.coordinator.total_bytes <= 64 << 20);
-    uint64_t one = plan.coordinator.scratch_bytes;
-    plan.request.frames = 8;
+    uint64_t one = plan.coordinator.frame_bytes;
     PlanRequest request = plan.request;
+    request.frames = 8;
     request.context = plan.context;
     request.chunk = plan.chunk;
     assert_int_equal(plan_make(&request, &plan, &why), OK);
-    assert_true(plan.coordinator.scratch_bytes > one); /* more frames under way, more rows */
-    request.memory_bytes = plan.coordinator.total_bytes - 1;
-    request.process_bytes = 20 << 20;
-    assert_int_equal(plan_make(&request, &plan, &why), ERR_PLAN);
-    char name[PLAN_ROLE_NAME_BYTES];
+    assert_true(plan.coordinator.frame_bytes > one); /* more frames under way, more rows */
     plan_role_name(&plan, &plan.role[3], name);
     assert_string_equal(name, "shard-1");
+    request.memory_bytes = plan.coordinator.process_bytes;
+    assert_int_equal(plan_make(&request, &plan, &why), ERR_PLAN);
+    assert_non_null(strstr(why.text, "coordinator-0: process"));
+    tiny_free(&t);
+}
+
+/* The sum before the start covers what the pipeline then takes, with and without room to count exactly. */
+static void coordinator_sum_covers_the_pipeline(void **state)
+{
+    (void)state;
+    static ClusterNode nodes[CLUSTER_FILE_NODES_MAX];
+    TinyModel t;
+    Why why = {{0}};
+    tiny_make(&t, true, NULL);
+    for (uint32_t stations = 1; stations <= 12; stations += 3)
+        for (uint32_t replicas = 0; replicas <= 2; replicas++)
+            for (uint32_t frames = 0; frames <= 8; frames += 4) {
+                make_plan(&t, stations, 5);
+                PlanRequest r = plan.request;
+                r.nodes = nodes;
+                r.replicas = replicas;
+                r.wardens = replicas == 1;
+                r.frames = frames;
+                r.sessions = r.logit_rows = 1 + replicas;
+                if (plan_make(&r, &plan, &why) != OK) fail_msg("%s", why.text);
+                PlanClusterRequest request = request_of(replicas, r.wardens);
+                Made m = make_file(&request);
+                PipelineConfig config = {.cluster = &m.file,
+                                         .hyper = &t.hyper,
+                                         .slots = r.sessions,
+                                         .logit_rows = plan.logit_rows,
+                                         .frames = m.file.pipeline};
+                CoordinatorConfig c = pipeline_coordinator_config(&config);
+                uint64_t takes = pipeline_bytes(&config) + coordinator_bytes(&c);
+                assert_true(takes > 0);
+                assert_true(plan.coordinator.frame_bytes >= takes);
+                drop(&m);
+            }
     tiny_free(&t);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_read_back),       cmocka_unit_test(ids_and_wardens),
-        cmocka_unit_test(wardens_keep_apart),    cmocka_unit_test(no_place),
+        cmocka_unit_test(files_read_back),
+        cmocka_unit_test(ids_and_wardens),
+        cmocka_unit_test(wardens_keep_apart),
+        cmocka_unit_test(no_place),
         cmocka_unit_test(coordinator_has_a_sum),
+        cmocka_unit_test(coordinator_sum_covers_the_pipeline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
