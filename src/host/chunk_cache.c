@@ -22,7 +22,7 @@ enum { CHUNK_NONE, CHUNK_THERE, CHUNK_WRITING, CHUNK_DOOMED /* while it is writt
 
 struct ChunkCache {
     ChunkCacheOptions options;
-    char name[NAME_BYTES];
+    char path[PLACES_PATH_BYTES], name[NAME_BYTES];
     int parent, directory; /* descriptors; the directory is locked */
     pthread_mutex_t lock;
     uint8_t *there; /* CHUNK_.. of each */
@@ -202,7 +202,7 @@ static Error make_directories(const char *path, Why *why)
 
 static Error open_directories(ChunkCache *c, Why *why)
 {
-    const char *path = c->options.directory;
+    const char *path = c->path;
     TRY(make_directories(path, why));
     c->parent = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->parent < 0) return places_system_error(errno, path, why);
@@ -223,6 +223,8 @@ Error chunk_cache_open(const ChunkCacheOptions *options, ChunkCache **out, Why *
     c->parent = c->directory = -1;
     (void)pthread_mutex_init(&c->lock, NULL);
     (void)snprintf(c->name, sizeof c->name, "%s", options->name);
+    (void)snprintf(c->path, sizeof c->path, "%s", options->directory);
+    c->options.name = c->options.directory = NULL; /* the caller's */
     c->count = (uint32_t)(options->index->knot.block_hashes.offset / WARDEN_CHUNK_BYTES + 1);
     c->there = calloc(c->count, 1);
     Error e = c->there ? open_directories(c, why) : error_why(why, ERR_MEMORY, "a cache");
@@ -351,8 +353,8 @@ static void failed(ChunkCache *c, int number)
     c->counters.failures++;
     if (c->warned) return;
     c->warned = true;
-    (void)snprintf(line, sizeof line, "the cache in %.120s keeps nothing new: %s",
-                   c->options.directory, strerror(number));
+    (void)snprintf(line, sizeof line, "the cache in %.120s keeps nothing new: %s", c->path,
+                   strerror(number));
     tell_note(c->options.tell, line);
 }
 

@@ -28,7 +28,8 @@ typedef struct ChunkCacheCounters {
 
 typedef struct ChunkCache ChunkCache;
 
-/* Errors  ERR_IO (the directory cannot be made or is another warden's), ERR_MEMORY. Thread  any, for all functions. */
+/* Owner  the options' texts are copied; chunk_cache_close.
+ * Errors  ERR_IO (the directory cannot be made or is another warden's), ERR_MEMORY. Thread  any, for all functions. */
 MUST_CHECK Error chunk_cache_open(const ChunkCacheOptions *options, ChunkCache **out, Why *why);
 void chunk_cache_close(ChunkCache *c);
 

@@ -25,7 +25,7 @@ typedef struct WardenLevelsOptions {
     Store *store;          /* outlives the levels */
     const char *object;    /* the knot's name there */
     uint64_t budget_bytes; /* of memory for chunks */
-    const char *directory; /* of chunk files; "": none */
+    const char *directory; /* of chunk files; "": none; copied */
     uint64_t directory_bytes;
     const Tell *tell;
 } WardenLevelsOptions;
