@@ -123,7 +123,7 @@ static void note_error(const RemoteQuestion *q, RemoteReport *report)
     const char *text = q->http.why.text;
     if (strncmp(text, q->url, url) == 0 && text[url] == ':') text += url + 1;
     while (*text == ' ') text++;
-    (void)snprintf(report->error, sizeof report->error, "%s", text);
+    (void)snprintf(report->error, sizeof report->error, "%.159s", text);
 }
 
 void remote_watch_take(Remote *r, RemoteQuestion *q, uint64_t now_ns)
