@@ -14,7 +14,8 @@
 
 static const uint64_t MEMORY_DEFAULT = (uint64_t)128 << 20;
 
-enum { CONTEXT_USEFUL = 2048 };
+/* With fewer rows at once a prompt passes all weights too often. */
+enum { CHUNK_USEFUL = 16 };
 
 /* A call's work at both ends beyond the bytes' way: HTTP, and a thread that wakes. */
 static const double HTTP_US = 100;
@@ -75,18 +76,19 @@ static Error make_once(const Options *o, const OpenModel *model, uint32_t slots,
     return cluster_spread_make(p, &request, why);
 }
 
-/* Without --slots: four conversations when the context that was asked for, or a useful one, is left to each; else two,
- * else one. */
+/* Without --slots: four conversations when a useful context (or the one that was asked for) and a useful chunk are
+ * left; else two, else one. */
 static Error make_with_slots(const Options *o, const OpenModel *model, ClusterPlan *p, Why *why)
 {
     static const uint32_t choices[] = {4, 2};
     if (options_given(o, OPTION_SLOTS))
         return make_once(o, model, (uint32_t)options_count(o, OPTION_SLOTS), p, why);
-    uint32_t trained = model->hyper.context ? model->hyper.context : CONTEXT_USEFUL;
-    uint32_t useful = trained < CONTEXT_USEFUL ? trained : CONTEXT_USEFUL;
+    uint32_t trained = model->hyper.context ? model->hyper.context : PLAN_CONTEXT_USEFUL;
+    uint32_t useful = trained < PLAN_CONTEXT_USEFUL ? trained : PLAN_CONTEXT_USEFUL;
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
         Error error = make_once(o, model, choices[i], p, why);
-        bool enough = options_given(o, OPTION_CONTEXT) || p->plan.context >= useful;
+        bool enough = (options_given(o, OPTION_CONTEXT) || p->plan.context >= useful) &&
+                      (options_given(o, OPTION_CHUNK) || p->plan.chunk >= CHUNK_USEFUL);
         if (error == OK ? enough : error != ERR_PLAN) return error;
     }
     return make_once(o, model, 1, p, why);

@@ -4,7 +4,7 @@
  *
  *   --hosts none      two stations and eight shards, or what --stations, --shards, --workers, --ranges say, all here
  *   --hosts given     memory of a process = --memory, or the smallest machine's memory / its processes
- *                     processes of a machine = its memory / that; without a memory: one station, one shard
+ *                     a station and a shard each, and more as far as its memory goes until nothing is streamed
  *                     layers and ids by speed within what the processes of a machine can keep
  *   the coordinator is on the first machine */
 #ifndef COBORD_CLI_CLUSTER_PLAN_H

@@ -22,10 +22,8 @@ static uint64_t choose_memory(const Hosts *hosts)
 }
 
 /* workers[i]: stations and shards of machine i. */
-static Error count_workers(const Hosts *hosts, uint64_t memory, uint32_t *workers, uint32_t *all,
-                           Why *why)
+static Error count_workers(const Hosts *hosts, uint64_t memory, uint32_t *workers, Why *why)
 {
-    *all = 0;
     for (uint32_t i = 0; i < hosts->count; i++) {
         const HostEntry *e = &hosts->entry[i];
         uint64_t count = e->memory_bytes ? e->memory_bytes / memory : processes_min(i);
@@ -38,10 +36,8 @@ static Error count_workers(const Hosts *hosts, uint64_t memory, uint32_t *worker
                 (unsigned long long)count, (unsigned long long)(memory / MEBIBYTE),
                 (unsigned long long)processes_min(i), i == 0 ? "the coordinator, " : "");
         count -= processes_min(i) - 2; /* the coordinator's */
-        workers[i] = count < PLAN_ROLES_MAX ? (uint32_t)count : PLAN_ROLES_MAX;
-        *all += workers[i];
+        workers[i] = count < PLAN_CUT_MAX ? (uint32_t)count : PLAN_CUT_MAX;
     }
-    if (*all > PLAN_ROLES_MAX) *all = PLAN_ROLES_MAX;
     return OK;
 }
 
@@ -122,23 +118,59 @@ static Error cut(ClusterPlan *p, PlanRequest *request, Why *why)
     return OK;
 }
 
-Error cluster_spread_make(ClusterPlan *p, PlanRequest *request, Why *why)
+/* Everything in memory, in every role. */
+static bool is_resident(const Plan *plan)
 {
-    uint32_t workers[HOSTS_MAX], all;
-    bool counted = false;
-    if (!request->memory_bytes) request->memory_bytes = choose_memory(&p->hosts);
-    TRY(count_workers(&p->hosts, request->memory_bytes, workers, &all, why));
-    for (uint32_t i = 0; i < p->hosts.count; i++) counted |= p->hosts.entry[i].memory_bytes > 0;
-    uint32_t stations = p->hosts.count, shards = p->hosts.count;
-    if (counted) plan_split_workers(request->knot, request->hyper, all, &stations, &shards);
-    if (!request->stations) request->stations = stations;
-    if (!request->shards) request->shards = shards;
-    if (request->stations > PLAN_CUT_MAX - request->shards)
-        return error_why(why, ERR_RANGE, "%u stations and %u shards; together at most %d",
-                         request->stations, request->shards, PLAN_CUT_MAX);
-    spread(workers, p->hosts.count, request->stations, p->role_machine);
-    spread(workers, p->hosts.count, request->shards, p->role_machine + request->stations);
+    for (uint32_t i = 0; i < plan->role_count; i++)
+        if (plan->role[i].pinned_bytes < plan->role[i].weight_bytes) return false;
+    return true;
+}
+
+/* With these workers on each machine. */
+static Error make_with(ClusterPlan *p, PlanRequest *request, const uint32_t *workers,
+                       uint32_t stations, uint32_t shards, Why *why)
+{
+    request->ranges = NULL;
+    request->id_ends = NULL;
+    request->stations = stations;
+    request->shards = shards;
+    if (stations > PLAN_CUT_MAX || shards > PLAN_CUT_MAX - stations)
+        return error_why(why, ERR_RANGE, "%u stations and %u shards; together at most %d", stations,
+                         shards, PLAN_CUT_MAX);
+    spread(workers, p->hosts.count, stations, p->role_machine);
+    spread(workers, p->hosts.count, shards, p->role_machine + stations);
     TRY(plan_make(request, &p->plan, why));
     TRY(cut(p, request, why));
     return plan_make(request, &p->plan, why);
+}
+
+/* A station and a shard on each machine; more of both, as far as memory goes, until nothing is streamed:
+ * each one more is a call more for every token. */
+static Error make_growing(ClusterPlan *p, PlanRequest *request, const uint32_t *most, Why *why)
+{
+    uint32_t workers[HOSTS_MAX], stations = p->hosts.count, shards = p->hosts.count, all = 0;
+    for (uint32_t each = 2;; each += each / 4 + 1) {
+        bool grown = false;
+        uint32_t before = all;
+        all = 0;
+        for (uint32_t i = 0; i < p->hosts.count; i++) {
+            workers[i] = most[i] < each ? most[i] : each;
+            grown |= most[i] > each;
+            all += workers[i];
+        }
+        if (before) plan_split_workers(request->knot, request->hyper, all, &stations, &shards);
+        Error error = make_with(p, request, workers, stations, shards, why);
+        bool more = grown && all < PLAN_CUT_MAX;
+        if (error == OK ? is_resident(&p->plan) || !more : error != ERR_PLAN || !more) return error;
+    }
+}
+
+Error cluster_spread_make(ClusterPlan *p, PlanRequest *request, Why *why)
+{
+    uint32_t most[HOSTS_MAX];
+    if (!request->memory_bytes) request->memory_bytes = choose_memory(&p->hosts);
+    TRY(count_workers(&p->hosts, request->memory_bytes, most, why));
+    if (!request->stations && !request->shards) return make_growing(p, request, most, why);
+    return make_with(p, request, most, request->stations ? request->stations : p->hosts.count,
+                     request->shards ? request->shards : p->hosts.count, why);
 }

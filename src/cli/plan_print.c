@@ -61,7 +61,10 @@ static void range_text(const ClusterPlan *p, const PlanPlace *place, char *out)
 
 static void table_line(const char *id, const char *range, const double *column)
 {
-    printf("%-15s %-17s", id, range);
+    char head[PLAN_ROLE_NAME_BYTES + RANGE_BYTES];
+    /* a long range begins where the id ends */
+    (void)snprintf(head, sizeof head, "%-*s %s", strlen(range) > 17 ? 0 : 14, id, range);
+    printf("%-32s", head);
     for (int i = 0; i < 6; i++) printf(" %7.1f", column[i]);
     printf("\n");
 }
@@ -94,7 +97,7 @@ static void table_hosts(const ClusterPlan *p)
             if (i < p->plan.request.stations) stations++;
             else shards++;
         }
-        printf("%-15s %s%" PRIu32 " stations, %" PRIu32 " shards\n", p->hosts.entry[m].host,
+        printf("%-14s %s%" PRIu32 " stations, %" PRIu32 " shards\n", p->hosts.entry[m].host,
                m == 0 ? "coordinator, " : "", stations, shards);
     }
 }
@@ -102,13 +105,13 @@ static void table_hosts(const ClusterPlan *p)
 void plan_print_table(const ClusterPlan *p)
 {
     const PlanRequest *r = &p->plan.request;
-    printf("%-15s %-17s %7s %7s %7s %7s %7s %7s\n", "MiB", "range", "weights", "kept", "window",
+    printf("%-14s %-17s %7s %7s %7s %7s %7s %7s\n", "MiB", "range", "weights", "kept", "window",
            "cache", "rest", "total");
     for (uint32_t i = 0; i < p->place_count; i++) table_role(p, &p->places[i]);
     table_hosts(p);
     printf("At most %.0f MiB a process", mib(r->memory_bytes));
     if (p->request.wardens) printf(", %.0f MiB a warden", mib(p->request.warden_memory_bytes));
-    printf(". Conversations at once: %" PRIu32 ", each of %" PRIu32 " tokens;\nchunks of %" PRIu32
+    printf("; %" PRIu32 " conversations of %" PRIu32 " tokens;\nchunks of %" PRIu32
            " rows, cache %s, activations %s.\n",
            r->sessions, p->plan.context, p->plan.chunk, r->cache == CACHE_Q8_0 ? "q8_0" : "f16",
            rows_element_name(p->request.element));
@@ -120,11 +123,11 @@ static void print_alone(const ClusterPlan *p)
 {
     const Cost *c = &p->cost;
     const char *who = p->hosts.count ? p->hosts.entry[c->alone_machine].host : "this machine";
-    printf("Alone, %s would make about %.1f tokens/s", who, c->alone_tokens_per_s);
+    printf("One process on %s: about %.1f tokens/s", who, c->alone_tokens_per_s);
     if (c->alone_streamed_bytes)
-        printf(", since %.0f MiB do not fit its memory", mib(c->alone_streamed_bytes));
+        printf(",\nsince %.0f MiB do not fit its memory", mib(c->alone_streamed_bytes));
     if (c->alone_is_faster)
-        printf(":\nfaster for one conversation (cobord serve), if one process may take %.0f MiB.\n",
+        printf(". That is faster (cobord\nserve) for one conversation, if it may take %.0f MiB.\n",
                mib(c->weight_bytes - c->alone_streamed_bytes));
     else printf(": slower.\n");
 }
@@ -132,8 +135,7 @@ static void print_alone(const ClusterPlan *p)
 static void print_basis(const char *what, double value, const char *unit, bool measured,
                         const char *more)
 {
-    printf("  %-10s %-28s %8.1f %s%s\n", measured ? "measured" : "assumed", what, value, unit,
-           more);
+    printf("  %-8s %-24s %7.1f %s%s\n", measured ? "measured" : "assumed", what, value, unit, more);
 }
 
 static void print_machine(const ClusterPlan *p, uint32_t i)
@@ -146,16 +148,16 @@ static void print_machine(const ClusterPlan *p, uint32_t i)
         print_basis(here && p->stream_is_cached[i] ? "streamed, page cache warm" : "streamed, disk",
                     m->stream_gbs, "GB/s", false, "");
     print_basis("a call and its answer", m->hop_us, "us", p->hop_measured[i],
-                here && p->hop_measured[i] ? ", 100 of them assumed for HTTP" : "");
+                here && p->hop_measured[i] ? ", 100 of them for HTTP assumed" : "");
 }
 
 void plan_print_cost(const ClusterPlan *p)
 {
     const Cost *c = &p->cost;
     printf("A token reads %.1f MiB of weights", mib(c->weight_bytes));
-    if (c->streamed_bytes) printf(" (%.1f MiB of them streamed)", mib(c->streamed_bytes));
+    if (c->streamed_bytes) printf(", %.1f MiB of them streamed,", mib(c->streamed_bytes));
     printf(" and moves\n%.1f KiB in %" PRIu32 " calls, %" PRIu32
-           " of them in turn: about %.1f tokens/s, %.1f over all conversations.\n",
+           " of them in turn: about %.1f tokens/s, %.1f in all\nwith many conversations.\n",
            kib(c->moved_bytes), c->calls, c->hops, c->tokens_per_s, c->busy_tokens_per_s);
     print_alone(p);
     for (uint32_t i = 0; i < (p->hosts.count ? p->hosts.count : 1); i++) print_machine(p, i);

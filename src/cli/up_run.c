@@ -150,10 +150,11 @@ static void say_ready(void *context)
     const ClusterFile *c = &s->cluster;
     const ClusterNode *first = &c->nodes[0];
     bool six = strchr(first->host, ':') != NULL;
-    printf("%s: %u processes of at most %.0f MiB, %u slots of %u tokens, on %s://%s%s%s:%u\n",
-           c->model_name, c->node_count, (double)c->memory_bytes / (1 << 20), c->sessions,
-           c->context, c->tls_certificate[0] ? "https" : "http", six ? "[" : "", first->host,
-           six ? "]" : "", (unsigned)first->port);
+    fprintf(stderr, "cobord: %u processes of at most %.0f MiB; their files are in %s\n",
+            c->node_count, (double)c->memory_bytes / (1 << 20), s->request->directory);
+    printf("%s: %u slots of %u tokens, on %s://%s%s%s:%u\n", c->model_name, c->sessions, c->context,
+           c->tls_certificate[0] ? "https" : "http", six ? "[" : "", first->host, six ? "]" : "",
+           (unsigned)first->port);
     (void)fflush(stdout);
     if (!is_loopback(first->host))
         fprintf(stderr, "cobord: anyone who reaches %s port %u can use this server\n", first->host,

@@ -411,39 +411,81 @@ static Error refuse(const Plan *plan, Why *why)
 #undef M
 }
 
-static Error fits(Plan *plan, bool *yes, Why *why)
+/* With all its weights in place of the window: whole large pages touch one more at either end. */
+static uint64_t resident_bytes(const PlanRole *role)
+{
+    uint64_t rows_window = role->is_shard ? ROWS_WINDOW_BYTES : 0;
+    return role->total_bytes - role->window_bytes + rows_window + 2 * LARGE_PAGE_BYTES +
+           role->weight_bytes;
+}
+
+/* `resident`: without streaming anything. */
+static Error fits(Plan *plan, bool resident, bool *yes, Why *why)
 {
     uint64_t largest;
     TRY(size_roles(plan, &largest, why));
+    for (uint32_t i = 0; resident && i < plan->role_count; i++)
+        largest = max_u64(largest, resident_bytes(&plan->role[i]));
     *yes = largest <= plan->request.memory_bytes;
     return OK;
 }
 
 /* The largest chunk of 2^n rows whose activations take at most a quarter of what is free. */
-static Error choose_chunk(Plan *plan, Why *why)
+static Error choose_chunk_solo(Plan *plan, Why *why)
 {
     for (plan->chunk = PLAN_CHUNK_DEFAULT_MAX; plan->chunk > 1; plan->chunk /= 2) {
         uint64_t largest;
         TRY(size_roles(plan, &largest, why));
-        const PlanRole *w = largest_role(plan);
-        uint64_t rows = w->scratch_bytes + w->frame_bytes;
-        uint64_t others = w->total_bytes - rows;
+        uint64_t others = plan->sum.total_bytes - plan->sum.scratch_bytes;
         uint64_t free_bytes =
             others < plan->request.memory_bytes ? plan->request.memory_bytes - others : 0;
-        if (rows <= free_bytes / 4) return OK;
+        if (plan->sum.scratch_bytes <= free_bytes / 4) return OK;
     }
     return OK;
 }
 
-/* Bisects on multiples of 64 positions. */
+static const PlanRole *any_role(const Plan *plan, uint32_t i)
+{
+    return i < plan->role_count ? &plan->role[i] : &plan->coordinator;
+}
+
+/* The same in each process: what more rows take beyond one row's. */
+static Error choose_chunk_cluster(Plan *plan, Why *why)
+{
+    uint64_t one[PLAN_ROLES_MAX + 1], largest, budget = plan->request.memory_bytes;
+    plan->chunk = 1;
+    TRY(size_roles(plan, &largest, why));
+    for (uint32_t i = 0; i <= plan->role_count; i++) one[i] = any_role(plan, i)->total_bytes;
+    for (plan->chunk = PLAN_CHUNK_DEFAULT_MAX; plan->chunk > 1; plan->chunk /= 2) {
+        bool fits_all = true;
+        TRY(size_roles(plan, &largest, why));
+        for (uint32_t i = 0; i <= plan->role_count; i++) {
+            uint64_t free_bytes = one[i] < budget ? budget - one[i] : 0;
+            fits_all &= any_role(plan, i)->total_bytes - one[i] <= free_bytes / 4;
+        }
+        if (fits_all) return OK;
+    }
+    return OK;
+}
+
+static Error choose_chunk(Plan *plan, Why *why)
+{
+    return plan->request.solo ? choose_chunk_solo(plan, why) : choose_chunk_cluster(plan, why);
+}
+
+/* Bisects on multiples of 64 positions. In a cluster the weights stay resident where they can, as long as a
+ * useful context is left. */
 static Error choose_context(Plan *plan, uint32_t limit, Why *why)
 {
+    bool resident = false;
+    plan->context = min_u32(limit, PLAN_CONTEXT_USEFUL);
+    if (!plan->request.solo) TRY(fits(plan, true, &resident, why));
     uint32_t low = 1, high = (limit + CACHE_BLOCK_POSITIONS - 1) / CACHE_BLOCK_POSITIONS;
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
         bool yes;
         plan->context = min_u32(middle * CACHE_BLOCK_POSITIONS, limit);
-        TRY(fits(plan, &yes, why));
+        TRY(fits(plan, resident, &yes, why));
         if (yes) low = middle;
         else high = middle - 1;
     }
@@ -475,16 +517,12 @@ static void choose_logit_rows(Plan *plan)
     plan->logit_rows = min_u32(plan->logit_rows, SHARD_ROWS_MAX);
 }
 
-/* What is left in a node holds weights: all of them, or their beginning. Either touches a large page
- * more at its ends. */
+/* What is left in a node holds weights: all of them, or their beginning. */
 static void pin_role(const PlanRequest *r, PlanRole *role)
 {
-    uint64_t edges = 2 * LARGE_PAGE_BYTES;
-    uint64_t rows_window = role->is_shard ? ROWS_WINDOW_BYTES : 0;
-    uint64_t resident = role->total_bytes - role->window_bytes + rows_window + edges;
-    uint64_t streaming = role->total_bytes + edges;
-    if (resident + role->weight_bytes <= r->memory_bytes) {
-        role->window_bytes = rows_window + edges;
+    uint64_t edges = 2 * LARGE_PAGE_BYTES, streaming = role->total_bytes + edges;
+    if (resident_bytes(role) <= r->memory_bytes) {
+        role->window_bytes = edges + (role->is_shard ? ROWS_WINDOW_BYTES : 0);
         role->pinned_bytes = role->weight_bytes;
     } else if (streaming < r->memory_bytes) {
         role->window_bytes += edges;
@@ -542,7 +580,7 @@ Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
     if (!plan->chunk) TRY(choose_chunk(plan, why));
     if (!request->context) TRY(choose_context(plan, limit, why));
     bool yes;
-    TRY(fits(plan, &yes, why));
+    TRY(fits(plan, false, &yes, why));
     if (!yes) return refuse(plan, why);
     choose_pinned(plan);
     return OK;

@@ -23,6 +23,7 @@ enum {
     PLAN_STATIONS_DEFAULT = 2,
     PLAN_SHARDS_DEFAULT = 8,
     PLAN_CONTEXT_DEFAULT_MAX = 8192,
+    PLAN_CONTEXT_USEFUL = 2048, /* cluster: not less for the sake of resident weights */
     PLAN_CHUNK_DEFAULT_MAX = 512
 };
 
