@@ -15,8 +15,8 @@ typedef struct Scan {
     PhaseBound first, last;
     uint64_t budget;
     int passes;
-    uint8_t *wanted; /* of chunks */
-    uint32_t chunks, wanted_count;
+    uint8_t *wanted; /* of slabs */
+    uint32_t slabs, wanted_count;
 } Scan;
 
 static void fail(const char *what, const Why *why)
@@ -44,19 +44,19 @@ static void read_header(const char *path, Knot *out)
     if (knot_parse(header, need, size, &arena, &scratch, out, &why)) fail(path, &why);
 }
 
-/* The chunks of the phases' matrices, in file order, which is the order in which a station reads them. */
+/* The slabs of the phases' matrices, in file order, which is the order in which a station reads them. */
 static void mark_wanted(Scan *s)
 {
     WardenIdentity id = {s->knot.id, false, s->first, s->last};
-    s->chunks = (uint32_t)((s->knot.payload_bytes + WARDEN_CHUNK_BYTES - 1) / WARDEN_CHUNK_BYTES);
-    s->wanted = calloc(s->chunks, 1);
+    s->slabs = (uint32_t)((s->knot.payload_bytes + WARDEN_SLAB_BYTES - 1) / WARDEN_SLAB_BYTES);
+    s->wanted = calloc(s->slabs, 1);
     for (uint32_t i = 0; i < s->knot.tensor_count; i++) {
         const KnotTensor *t = &s->knot.tensors[i];
         if (strncmp(t->name, "blk_", 4) || t->rows == 1 ||
             warden_covers(&id, &s->knot, t, 0, t->rows, NULL))
             continue;
-        for (uint64_t c = t->offset / WARDEN_CHUNK_BYTES;
-             c <= (t->offset + t->bytes - 1) / WARDEN_CHUNK_BYTES; c++) {
+        for (uint64_t c = t->offset / WARDEN_SLAB_BYTES;
+             c <= (t->offset + t->bytes - 1) / WARDEN_SLAB_BYTES; c++) {
             s->wanted_count += !s->wanted[c];
             s->wanted[c] = 1;
         }
@@ -75,7 +75,7 @@ static double run_warden(const Scan *s)
     Warden *w;
     if (warden_build(&config, &arena, &w, &why)) fail("warden", &why);
     for (int pass = 0; pass < s->passes; pass++)
-        for (uint32_t c = 0; c < s->chunks; c++) {
+        for (uint32_t c = 0; c < s->slabs; c++) {
             uint32_t evicted;
             if (!s->wanted[c]) continue;
             WardenAnswer answer = warden_ask(w, c, &evicted);
@@ -87,16 +87,16 @@ static double run_warden(const Scan *s)
 
 static double run_lru(const Scan *s)
 {
-    uint64_t room = s->budget / WARDEN_CHUNK_BYTES, clock = 0, hits = 0, held = 0;
-    uint64_t *used = calloc(s->chunks, sizeof *used); /* 0: not there */
+    uint64_t room = s->budget / WARDEN_SLAB_BYTES, clock = 0, hits = 0, held = 0;
+    uint64_t *used = calloc(s->slabs, sizeof *used); /* 0: not there */
     for (int pass = 0; pass < s->passes; pass++)
-        for (uint32_t c = 0; c < s->chunks; c++) {
+        for (uint32_t c = 0; c < s->slabs; c++) {
             if (!s->wanted[c] || !room) continue;
             uint32_t oldest = 0;
             if (used[c]) hits++;
             else if (held < room) held++;
             else {
-                for (uint32_t i = 1; i < s->chunks; i++)
+                for (uint32_t i = 1; i < s->slabs; i++)
                     if (used[i] && (!used[oldest] || used[i] < used[oldest])) oldest = i;
                 used[oldest] = 0;
             }
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
     s.budget = strtoull(argv[4], NULL, 10);
     s.passes = (int)strtol(argv[5], NULL, 10);
     mark_wanted(&s);
-    printf("{\"chunks\":%" PRIu32 ",\"budget_chunks\":%" PRIu64 ",\"lru\":%.6f,\"warden\":%.6f}\n",
-           s.wanted_count, s.budget / WARDEN_CHUNK_BYTES, run_lru(&s), run_warden(&s));
+    printf("{\"slabs\":%" PRIu32 ",\"budget_slabs\":%" PRIu64 ",\"lru\":%.6f,\"warden\":%.6f}\n",
+           s.wanted_count, s.budget / WARDEN_SLAB_BYTES, run_lru(&s), run_warden(&s));
     return 0;
 }

@@ -5,20 +5,20 @@
 
 #include "knot/emit.h"
 
-typedef enum ChunkState { CHUNK_ABSENT, CHUNK_FILLING, CHUNK_HELD } ChunkState;
+typedef enum SlabState { SLAB_ABSENT, SLAB_FILLING, SLAB_HELD } SlabState;
 
-typedef struct Chunk {
+typedef struct Slab {
     uint8_t state;
     bool resident;
     bool doomed; /* forgotten while somebody reads or fills it */
     uint16_t readers;
-} Chunk;
+} Slab;
 
 struct Warden {
     WardenConfig config;
-    Chunk *chunks;
+    Slab *slabs;
     uint32_t count;
-    uint32_t room, taken; /* chunks */
+    uint32_t room, taken; /* slabs */
     WardenCounters counters;
 };
 
@@ -124,7 +124,7 @@ Error warden_covers(const WardenIdentity *id, const Knot *knot, const KnotTensor
 
 static uint32_t unit_of(const WardenConfig *c)
 {
-    return c->chunk_bytes ? c->chunk_bytes : (uint32_t)WARDEN_CHUNK_BYTES;
+    return c->slab_bytes ? c->slab_bytes : (uint32_t)WARDEN_SLAB_BYTES;
 }
 
 static uint32_t count_of(const WardenConfig *c)
@@ -134,7 +134,7 @@ static uint32_t count_of(const WardenConfig *c)
 
 uint64_t warden_bytes(const WardenConfig *c)
 {
-    return arena_bytes(sizeof(Warden)) + arena_bytes(count_of(c) * sizeof(Chunk)) + ARENA_ALIGN;
+    return arena_bytes(sizeof(Warden)) + arena_bytes(count_of(c) * sizeof(Slab)) + ARENA_ALIGN;
 }
 
 static void mark_residents(Warden *w)
@@ -147,7 +147,7 @@ static void mark_residents(Warden *w)
         rows_of(&w->config.identity, t, &first, &last);
         if (first == last || !warden_is_resident(t)) continue;
         for (uint64_t c = t->offset / unit; c <= (t->offset + t->bytes - 1) / unit; c++)
-            w->chunks[c].resident = true;
+            w->slabs[c].resident = true;
     }
 }
 
@@ -155,9 +155,8 @@ Error warden_build(const WardenConfig *config, Arena *arena, Warden **out, Why *
 {
     uint32_t count = count_of(config);
     Warden *w = ARENA_NEW(arena, Warden, 1);
-    if (w)
-        *w = (Warden){.config = *config, .count = count, .chunks = ARENA_NEW(arena, Chunk, count)};
-    if (!w || !w->chunks) return error_why(why, ERR_MEMORY, "no memory for a warden");
+    if (w) *w = (Warden){.config = *config, .count = count, .slabs = ARENA_NEW(arena, Slab, count)};
+    if (!w || !w->slabs) return error_why(why, ERR_MEMORY, "no memory for a warden");
     uint64_t room = config->budget_bytes / unit_of(config);
     w->room = room < count ? (uint32_t)room : count;
     mark_residents(w);
@@ -165,26 +164,26 @@ Error warden_build(const WardenConfig *config, Arena *arena, Warden **out, Why *
     return OK;
 }
 
-uint32_t warden_chunk_count(const Warden *w) { return w->count; }
+uint32_t warden_slab_count(const Warden *w) { return w->count; }
 
-uint64_t warden_chunk_offset(const Warden *w, uint32_t chunk)
+uint64_t warden_slab_offset(const Warden *w, uint32_t slab)
 {
-    return (uint64_t)chunk * unit_of(&w->config);
+    return (uint64_t)slab * unit_of(&w->config);
 }
 
-uint32_t warden_chunk_bytes(const Warden *w, uint32_t chunk)
+uint32_t warden_slab_bytes(const Warden *w, uint32_t slab)
 {
-    uint64_t left = w->config.knot->payload_bytes - warden_chunk_offset(w, chunk);
+    uint64_t left = w->config.knot->payload_bytes - warden_slab_offset(w, slab);
     return left < unit_of(&w->config) ? (uint32_t)left : unit_of(&w->config);
 }
 
 /* --- Events --- */
 
-static void give_up(Warden *w, uint32_t chunk)
+static void give_up(Warden *w, uint32_t slab)
 {
-    Chunk *c = &w->chunks[chunk];
-    if (c->state == CHUNK_HELD) w->counters.held_bytes -= warden_chunk_bytes(w, chunk);
-    c->state = CHUNK_ABSENT;
+    Slab *c = &w->slabs[slab];
+    if (c->state == SLAB_HELD) w->counters.held_bytes -= warden_slab_bytes(w, slab);
+    c->state = SLAB_ABSENT;
     c->doomed = false;
     w->taken--;
 }
@@ -194,8 +193,8 @@ static bool make_room(Warden *w, bool resident, uint32_t *evicted)
 {
     if (w->taken < w->room) return true;
     for (uint32_t i = w->count; resident && i-- > 0;) {
-        const Chunk *c = &w->chunks[i];
-        if (c->state != CHUNK_HELD || c->resident || c->readers) continue;
+        const Slab *c = &w->slabs[i];
+        if (c->state != SLAB_HELD || c->resident || c->readers) continue;
         give_up(w, i);
         w->counters.evictions++;
         *evicted = i;
@@ -204,25 +203,25 @@ static bool make_room(Warden *w, bool resident, uint32_t *evicted)
     return false;
 }
 
-bool warden_peek(Warden *w, uint32_t chunk)
+bool warden_peek(Warden *w, uint32_t slab)
 {
-    Chunk *c = &w->chunks[chunk];
-    if (c->state != CHUNK_HELD || c->doomed || c->readers == UINT16_MAX) return false;
+    Slab *c = &w->slabs[slab];
+    if (c->state != SLAB_HELD || c->doomed || c->readers == UINT16_MAX) return false;
     c->readers++;
     w->counters.hits++;
     return true;
 }
 
-WardenAnswer warden_ask(Warden *w, uint32_t chunk, uint32_t *evicted)
+WardenAnswer warden_ask(Warden *w, uint32_t slab, uint32_t *evicted)
 {
-    ASSERT(chunk < w->count);
-    Chunk *c = &w->chunks[chunk];
+    ASSERT(slab < w->count);
+    Slab *c = &w->slabs[slab];
     *evicted = WARDEN_NONE;
-    if (warden_peek(w, chunk)) return WARDEN_HIT;
-    if (c->state == CHUNK_FILLING && !c->doomed) return WARDEN_WAIT;
+    if (warden_peek(w, slab)) return WARDEN_HIT;
+    if (c->state == SLAB_FILLING && !c->doomed) return WARDEN_WAIT;
     w->counters.misses++;
-    if (c->state == CHUNK_ABSENT && make_room(w, c->resident, evicted)) {
-        c->state = CHUNK_FILLING;
+    if (c->state == SLAB_ABSENT && make_room(w, c->resident, evicted)) {
+        c->state = SLAB_FILLING;
         w->taken++;
         return WARDEN_FILL;
     }
@@ -230,43 +229,43 @@ WardenAnswer warden_ask(Warden *w, uint32_t chunk, uint32_t *evicted)
     return WARDEN_PASS;
 }
 
-bool warden_release(Warden *w, uint32_t chunk)
+bool warden_release(Warden *w, uint32_t slab)
 {
-    Chunk *c = &w->chunks[chunk];
-    ASSERT(c->state == CHUNK_HELD && c->readers);
+    Slab *c = &w->slabs[slab];
+    ASSERT(c->state == SLAB_HELD && c->readers);
     c->readers--;
     bool gone = c->doomed && !c->readers;
-    if (gone) give_up(w, chunk);
+    if (gone) give_up(w, slab);
     return gone;
 }
 
-bool warden_filled(Warden *w, uint32_t chunk)
+bool warden_filled(Warden *w, uint32_t slab)
 {
-    Chunk *c = &w->chunks[chunk];
-    ASSERT(c->state == CHUNK_FILLING);
-    c->state = CHUNK_HELD;
-    w->counters.held_bytes += warden_chunk_bytes(w, chunk);
+    Slab *c = &w->slabs[slab];
+    ASSERT(c->state == SLAB_FILLING);
+    c->state = SLAB_HELD;
+    w->counters.held_bytes += warden_slab_bytes(w, slab);
     bool gone = c->doomed;
-    if (gone) give_up(w, chunk);
+    if (gone) give_up(w, slab);
     return gone;
 }
 
-void warden_fill_failed(Warden *w, uint32_t chunk)
+void warden_fill_failed(Warden *w, uint32_t slab)
 {
-    ASSERT(w->chunks[chunk].state == CHUNK_FILLING);
-    give_up(w, chunk);
+    ASSERT(w->slabs[slab].state == SLAB_FILLING);
+    give_up(w, slab);
 }
 
-bool warden_forget(Warden *w, uint32_t chunk, bool bad)
+bool warden_forget(Warden *w, uint32_t slab, bool bad)
 {
-    ASSERT(chunk < w->count);
-    Chunk *c = &w->chunks[chunk];
+    ASSERT(slab < w->count);
+    Slab *c = &w->slabs[slab];
     if (bad) w->counters.bad++;
     else w->counters.invalidations++;
-    if (c->state == CHUNK_ABSENT) return false;
+    if (c->state == SLAB_ABSENT) return false;
     c->doomed = true;
-    if (c->state == CHUNK_FILLING || c->readers) return false;
-    give_up(w, chunk);
+    if (c->state == SLAB_FILLING || c->readers) return false;
+    give_up(w, slab);
     return true;
 }
 

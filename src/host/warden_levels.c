@@ -24,15 +24,15 @@ struct WardenLevels {
     WardenLevelsOptions options;
     KnotSource source;
     KnotIndex index;
-    ChunkCache *disk; /* or NULL */
+    SlabCache *disk; /* or NULL */
     pthread_mutex_t lock;
     pthread_cond_t filled;
     Warden *policy;
     void *policy_memory;
     int memory;  /* descriptor of the memory file */
-    bool sealed; /* its bytes cannot change: a chunk that is forgotten then is kept by nobody */
+    bool sealed; /* its bytes cannot change: a slab that is forgotten then is kept by nobody */
     uint64_t store_bad;
-    uint8_t *spare[SPARE_MAX]; /* chunk buffers */
+    uint8_t *spare[SPARE_MAX]; /* slab buffers */
     uint32_t spare_count;
 };
 
@@ -107,17 +107,17 @@ static Error memory_make(const KnotIndex *x, int *out, Why *why)
 }
 
 /* Up to the block hash section, which has no hash and is in `index`. */
-static uint64_t chunk_end(const WardenLevels *l, uint32_t chunk)
+static uint64_t slab_end(const WardenLevels *l, uint32_t slab)
 {
-    uint64_t end = warden_chunk_offset(l->policy, chunk) + warden_chunk_bytes(l->policy, chunk);
+    uint64_t end = warden_slab_offset(l->policy, slab) + warden_slab_bytes(l->policy, slab);
     return end < l->index.knot.block_hashes.offset ? end : l->index.knot.block_hashes.offset;
 }
 
 /* Holes are whole pages: what of a border page belongs to a neighbour stays. */
-static void memory_give_back(const WardenLevels *l, uint32_t chunk)
+static void memory_give_back(const WardenLevels *l, uint32_t slab)
 {
-    uint64_t at = l->index.knot.payload_offset + warden_chunk_offset(l->policy, chunk),
-             end = l->index.knot.payload_offset + chunk_end(l, chunk);
+    uint64_t at = l->index.knot.payload_offset + warden_slab_offset(l->policy, slab),
+             end = l->index.knot.payload_offset + slab_end(l, slab);
     at = (at + 4095) / 4096 * 4096;
     end = end / 4096 * 4096;
     if (at < end)
@@ -147,7 +147,7 @@ static uint8_t *buffer_take(WardenLevels *l)
     (void)pthread_mutex_lock(&l->lock);
     uint8_t *buffer = l->spare_count ? l->spare[--l->spare_count] : NULL;
     (void)pthread_mutex_unlock(&l->lock);
-    return buffer ? buffer : malloc(WARDEN_CHUNK_BYTES);
+    return buffer ? buffer : malloc(WARDEN_SLAB_BYTES);
 }
 
 static void buffer_give(WardenLevels *l, uint8_t *buffer)
@@ -160,15 +160,15 @@ static void buffer_give(WardenLevels *l, uint8_t *buffer)
     if (!kept) free(buffer);
 }
 
-/* --- one chunk --- */
+/* --- one slab --- */
 
-/* A part of one chunk. */
+/* A part of one slab. */
 typedef struct Piece {
-    uint32_t chunk;
+    uint32_t slab;
     uint64_t offset, bytes; /* of the payload */
     uint8_t *out;
     uint64_t first, last; /* the blocks around it */
-    uint8_t *buffer;      /* a chunk's room */
+    uint8_t *buffer;      /* a slab's room */
     bool keep_buffer;     /* it went to `later` */
 } Piece;
 
@@ -177,11 +177,11 @@ static void copy_out(const Piece *p, uint64_t buffer_offset)
     memcpy(p->out, p->buffer + (p->offset - buffer_offset), (size_t)p->bytes);
 }
 
-static void release(WardenLevels *l, uint32_t chunk, bool bad)
+static void release(WardenLevels *l, uint32_t slab, bool bad)
 {
     (void)pthread_mutex_lock(&l->lock);
-    bool gone = bad && warden_forget(l->policy, chunk, true);
-    if (warden_release(l->policy, chunk) || gone) memory_give_back(l, chunk);
+    bool gone = bad && warden_forget(l->policy, slab, true);
+    if (warden_release(l->policy, slab) || gone) memory_give_back(l, slab);
     (void)pthread_mutex_unlock(&l->lock);
 }
 
@@ -192,14 +192,14 @@ static bool read_memory(WardenLevels *l, const Piece *p)
                             p->last - p->first) &&
                 knot_index_check(&l->index, p->first, p->last - p->first, p->buffer, NULL) == OK;
     if (good) copy_out(p, p->first);
-    release(l, p->chunk, !good);
+    release(l, p->slab, !good);
     return good;
 }
 
 static void remember(WardenLater *later, Piece *p)
 {
     if (!later || later->count == WARDEN_LATER_MAX) return;
-    later->chunks[later->count] = p->chunk;
+    later->slabs[later->count] = p->slab;
     later->data[later->count++] = p->buffer;
     p->keep_buffer = true;
 }
@@ -214,26 +214,26 @@ static Error read_store(WardenLevels *l, uint64_t first, uint64_t last, uint8_t 
     return e;
 }
 
-/* The whole chunk into the buffer. */
+/* The whole slab into the buffer. */
 static Error read_below(WardenLevels *l, Piece *p, WardenLater *later, Why *why)
 {
-    uint64_t first = warden_chunk_offset(l->policy, p->chunk), last = chunk_end(l, p->chunk);
-    if (l->disk && chunk_cache_get(l->disk, p->chunk, last - first, p->buffer)) return OK;
+    uint64_t first = warden_slab_offset(l->policy, p->slab), last = slab_end(l, p->slab);
+    if (l->disk && slab_cache_get(l->disk, p->slab, last - first, p->buffer)) return OK;
     TRY(read_store(l, first, last, p->buffer, why));
-    if (l->disk && chunk_cache_wants(l->disk, p->chunk, last - first)) remember(later, p);
+    if (l->disk && slab_cache_wants(l->disk, p->slab, last - first)) remember(later, p);
     return OK;
 }
 
 static Error fill(WardenLevels *l, Piece *p, WardenLater *later, Why *why)
 {
-    uint64_t first = warden_chunk_offset(l->policy, p->chunk), last = chunk_end(l, p->chunk);
+    uint64_t first = warden_slab_offset(l->policy, p->slab), last = slab_end(l, p->slab);
     Error e = read_below(l, p, later, why);
     bool kept = e == OK && memory_write(l->memory, l->index.knot.payload_offset + first, p->buffer,
                                         last - first, NULL) == OK;
     if (e == OK) copy_out(p, first);
     (void)pthread_mutex_lock(&l->lock);
-    if (!kept) warden_fill_failed(l->policy, p->chunk);
-    else if (warden_filled(l->policy, p->chunk)) memory_give_back(l, p->chunk);
+    if (!kept) warden_fill_failed(l->policy, p->slab);
+    else if (warden_filled(l->policy, p->slab)) memory_give_back(l, p->slab);
     (void)pthread_cond_broadcast(&l->filled);
     (void)pthread_mutex_unlock(&l->lock);
     return e;
@@ -242,7 +242,7 @@ static Error fill(WardenLevels *l, Piece *p, WardenLater *later, Why *why)
 /* What is not kept in memory: only the blocks that are wanted, unless the disk wants all of it. */
 static Error pass(WardenLevels *l, Piece *p, WardenLater *later, Why *why)
 {
-    uint64_t first = warden_chunk_offset(l->policy, p->chunk);
+    uint64_t first = warden_slab_offset(l->policy, p->slab);
     if (l->disk) {
         TRY(read_below(l, p, later, why));
         copy_out(p, first);
@@ -253,11 +253,11 @@ static Error pass(WardenLevels *l, Piece *p, WardenLater *later, Why *why)
     return OK;
 }
 
-static WardenAnswer ask(WardenLevels *l, uint32_t chunk)
+static WardenAnswer ask(WardenLevels *l, uint32_t slab)
 {
     uint32_t evicted;
     (void)pthread_mutex_lock(&l->lock);
-    WardenAnswer answer = warden_ask(l->policy, chunk, &evicted);
+    WardenAnswer answer = warden_ask(l->policy, slab, &evicted);
     if (evicted != WARDEN_NONE) memory_give_back(l, evicted);
     if (answer == WARDEN_WAIT) {
         struct timespec until;
@@ -273,7 +273,7 @@ static Error read_piece(WardenLevels *l, Piece *p, WardenLater *later, Why *why)
 {
     for (;;) {
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "stopped");
-        switch (ask(l, p->chunk)) {
+        switch (ask(l, p->slab)) {
         case WARDEN_HIT:
             if (read_memory(l, p)) return OK;
             break;
@@ -290,13 +290,13 @@ Error warden_levels_read(WardenLevels *l, uint64_t offset, uint64_t bytes, uint8
                          WardenLater *later, Why *why)
 {
     for (uint64_t end = offset + bytes; offset < end;) {
-        Piece p = {.chunk = (uint32_t)(offset / WARDEN_CHUNK_BYTES), .offset = offset, .out = out};
-        uint64_t chunk_last = chunk_end(l, p.chunk);
-        ASSERT(offset < chunk_last);
-        p.bytes = (end < chunk_last ? end : chunk_last) - offset;
+        Piece p = {.slab = (uint32_t)(offset / WARDEN_SLAB_BYTES), .offset = offset, .out = out};
+        uint64_t slab_last = slab_end(l, p.slab);
+        ASSERT(offset < slab_last);
+        p.bytes = (end < slab_last ? end : slab_last) - offset;
         knot_index_blocks(&l->index, p.offset, p.bytes, &p.first, &p.last);
         p.buffer = buffer_take(l);
-        if (!p.buffer) return error_why(why, ERR_MEMORY, "no memory for a chunk");
+        if (!p.buffer) return error_why(why, ERR_MEMORY, "no memory for a slab");
         Error e = read_piece(l, &p, later, why);
         if (!p.keep_buffer) buffer_give(l, p.buffer);
         TRY(e);
@@ -343,9 +343,9 @@ Error warden_levels_read_file(WardenLevels *l, uint64_t offset, uint64_t bytes, 
 void warden_levels_settle(WardenLevels *l, WardenLater *later)
 {
     for (uint32_t i = 0; i < later->count; i++) {
-        uint32_t chunk = later->chunks[i];
-        chunk_cache_put(l->disk, chunk, chunk_end(l, chunk) - warden_chunk_offset(l->policy, chunk),
-                        later->data[i]);
+        uint32_t slab = later->slabs[i];
+        slab_cache_put(l->disk, slab, slab_end(l, slab) - warden_slab_offset(l->policy, slab),
+                       later->data[i]);
         buffer_give(l, later->data[i]);
     }
     later->count = 0;
@@ -353,12 +353,12 @@ void warden_levels_settle(WardenLevels *l, WardenLater *later)
 
 void warden_levels_forget(WardenLevels *l, uint64_t offset, uint64_t bytes)
 {
-    for (uint64_t c = offset / WARDEN_CHUNK_BYTES; c <= (offset + bytes - 1) / WARDEN_CHUNK_BYTES;
+    for (uint64_t c = offset / WARDEN_SLAB_BYTES; c <= (offset + bytes - 1) / WARDEN_SLAB_BYTES;
          c++) {
         (void)pthread_mutex_lock(&l->lock);
         if (warden_forget(l->policy, (uint32_t)c, false)) memory_give_back(l, (uint32_t)c);
         (void)pthread_mutex_unlock(&l->lock);
-        if (l->disk) chunk_cache_forget(l->disk, (uint32_t)c);
+        if (l->disk) slab_cache_forget(l->disk, (uint32_t)c);
     }
 }
 
@@ -372,16 +372,16 @@ static bool is_shared(const WardenLevels *l, const KnotTensor *t)
     return warden_covers(&l->options.identity, &l->index.knot, t, 0, t->rows, NULL) == OK;
 }
 
-static Error fill_chunk(WardenLevels *l, uint32_t chunk, Why *why)
+static Error fill_slab(WardenLevels *l, uint32_t slab, Why *why)
 {
     uint8_t byte;
     WardenLater later = {0};
-    Error e = warden_levels_read(l, warden_chunk_offset(l->policy, chunk), 1, &byte, &later, why);
+    Error e = warden_levels_read(l, warden_slab_offset(l->policy, slab), 1, &byte, &later, why);
     warden_levels_settle(l, &later);
     TRY(e);
     (void)pthread_mutex_lock(&l->lock);
-    bool held = warden_peek(l->policy, chunk);
-    if (held && warden_release(l->policy, chunk)) memory_give_back(l, chunk);
+    bool held = warden_peek(l->policy, slab);
+    if (held && warden_release(l->policy, slab)) memory_give_back(l, slab);
     (void)pthread_mutex_unlock(&l->lock);
     if (held) return OK;
     return error_why(why, ERR_CAPACITY, "the warden's memory has no room for all of its range");
@@ -406,15 +406,15 @@ static void collapse(const WardenLevels *l, uint64_t first, uint64_t last)
 static Error fill_all(WardenLevels *l, void (*beat)(void *context), void *context, Why *why)
 {
     const Knot *k = &l->index.knot;
-    uint64_t run = 0, run_end = 0; /* of whole chunks that follow each other */
+    uint64_t run = 0, run_end = 0; /* of whole slabs that follow each other */
     for (uint32_t i = 0; i < k->tensor_count; i++) {
         const KnotTensor *t = &k->tensors[i];
         if (!is_shared(l, t)) continue;
-        uint64_t last = (t->offset + t->bytes - 1) / WARDEN_CHUNK_BYTES;
-        for (uint64_t c = t->offset / WARDEN_CHUNK_BYTES; c <= last; c++) {
-            uint64_t at = c * WARDEN_CHUNK_BYTES, end = chunk_end(l, (uint32_t)c);
+        uint64_t last = (t->offset + t->bytes - 1) / WARDEN_SLAB_BYTES;
+        for (uint64_t c = t->offset / WARDEN_SLAB_BYTES; c <= last; c++) {
+            uint64_t at = c * WARDEN_SLAB_BYTES, end = slab_end(l, (uint32_t)c);
             if (end <= run_end) continue;
-            TRY(fill_chunk(l, (uint32_t)c, why));
+            TRY(fill_slab(l, (uint32_t)c, why));
             beat(context);
             if (at != run_end) {
                 if (run < run_end)
@@ -453,9 +453,9 @@ static Error open_disk(WardenLevels *l, Why *why)
     if (!l->options.directory[0]) return OK;
     warden_identity_text(&l->options.identity, l->index.knot.model.layers, name);
     name[16] = '-';
-    ChunkCacheOptions options = {l->options.directory, name, l->options.directory_bytes, &l->index,
-                                 l->options.tell};
-    return chunk_cache_open(&options, &l->disk, why);
+    SlabCacheOptions options = {l->options.directory, name, l->options.directory_bytes, &l->index,
+                                l->options.tell};
+    return slab_cache_open(&options, &l->disk, why);
 }
 
 static Error open_parts(WardenLevels *l, Why *why)
@@ -484,7 +484,7 @@ Error warden_levels_open(const WardenLevelsOptions *options, WardenLevels **out,
 void warden_levels_close(WardenLevels *l)
 {
     if (!l) return;
-    chunk_cache_close(l->disk);
+    slab_cache_close(l->disk);
     if (l->memory >= 0) (void)close(l->memory);
     for (uint32_t i = 0; i < l->spare_count; i++) free(l->spare[i]);
     free(l->policy_memory);
@@ -500,7 +500,7 @@ WardenLevelsCounters warden_levels_counters(WardenLevels *l)
 {
     WardenLevelsCounters c = {.store = store_counters(l->options.store),
                               .has_disk = l->disk != NULL};
-    if (l->disk) c.disk = chunk_cache_counters(l->disk);
+    if (l->disk) c.disk = slab_cache_counters(l->disk);
     (void)pthread_mutex_lock(&l->lock);
     c.memory = warden_counters(l->policy);
     c.store_bad = l->store_bad;

@@ -5,10 +5,10 @@
  *   read --> memory file (memfd at the knot's offsets, never mapped: what it holds is not this process's resident set)
  *              | miss, bad          ^ kept
  *              v                    |
- *            chunk files ---hit-----+
+ *            slab files ---hit-----+
  *              | miss, bad          |
  *              v                    |
- *            store ---checked-------+--> chunk files, after the response
+ *            store ---checked-------+--> slab files, after the response
  *
  * Every read of every level is checked with the knot's block hashes. The memory file also has the header and the hash
  * sections, so that whoever is given its descriptor can open it as a knot. */
@@ -16,7 +16,7 @@
 #define COBORD_HOST_WARDEN_LEVELS_H
 
 #include "cluster/warden.h"
-#include "host/chunk_cache.h"
+#include "host/slab_cache.h"
 #include "host/knot_index.h"
 #include "host/store.h"
 
@@ -24,24 +24,24 @@ typedef struct WardenLevelsOptions {
     WardenIdentity identity;
     Store *store;          /* outlives the levels */
     const char *object;    /* the knot's name there */
-    uint64_t budget_bytes; /* of memory for chunks */
-    const char *directory; /* of chunk files; "": none; copied */
+    uint64_t budget_bytes; /* of memory for slabs */
+    const char *directory; /* of slab files; "": none; copied */
     uint64_t directory_bytes;
     const Tell *tell;
 } WardenLevelsOptions;
 
 typedef struct WardenLevelsCounters {
     WardenCounters memory;
-    ChunkCacheCounters disk;
+    SlabCacheCounters disk;
     StoreCounters store;
     uint64_t store_bad; /* blocks of the store that were read again */
     bool has_disk, shared;
 } WardenLevelsCounters;
 
-/* Chunks that came from the store and are to be written after the response. */
+/* Slabs that came from the store and are to be written after the response. */
 enum { WARDEN_LATER_MAX = 2 };
 typedef struct WardenLater {
-    uint32_t count, chunks[WARDEN_LATER_MAX];
+    uint32_t count, slabs[WARDEN_LATER_MAX];
     uint8_t *data[WARDEN_LATER_MAX];
 } WardenLater;
 
@@ -69,7 +69,7 @@ MUST_CHECK Error warden_levels_read_row(WardenLevels *l, uint64_t offset, uint64
 /* Not to be served again, in memory and on disk: what `rows` of a tensor lie in. */
 void warden_levels_forget(WardenLevels *l, uint64_t offset, uint64_t bytes);
 
-/* Fills memory with all that the identity covers and seals it; `beat` is called between chunks. Result  the memory file's descriptor, which stays the
+/* Fills memory with all that the identity covers and seals it; `beat` is called between slabs. Result  the memory file's descriptor, which stays the
  * warden's. Errors  ERR_CAPACITY (it does not fit), ERR_CANCELLED, those of warden_levels_read. */
 MUST_CHECK Error warden_levels_share(WardenLevels *l, void (*beat)(void *context), void *context,
                                      int *descriptor, Why *why);

@@ -21,13 +21,13 @@ enum {
 
 /* --- memory --- */
 
-/* What is not a cache: buffers of chunks, and answers. */
+/* What is not a cache: buffers of slabs, and answers. */
 static uint64_t fixed_bytes(const WardenRole *w)
 {
     uint64_t answer = (w->identity.is_shard ? WARDEN_ROWS_BYTES_MAX : WARDEN_ANSWER_BYTES_MAX) +
                       FRAME_HEADER_BYTES_MAX;
     return memory_resident() + SLACK_BYTES +
-           (uint64_t)w->threads * (1 + WARDEN_LATER_MAX) * WARDEN_CHUNK_BYTES +
+           (uint64_t)w->threads * (1 + WARDEN_LATER_MAX) * WARDEN_SLAB_BYTES +
            ANSWERS_MAX * answer / (w->threads == 1 ? 2 : 1);
 }
 
@@ -45,7 +45,7 @@ static Error choose_budgets(WardenRole *w, Why *why)
             w->node->self->id, (unsigned long long)((fixed >> 20) + 1),
             (unsigned long long)(budget >> 20));
     w->row_budget_bytes = w->identity.is_shard ? (budget - fixed) / 2 : 0;
-    w->chunk_budget_bytes = budget - fixed - w->row_budget_bytes;
+    w->slab_budget_bytes = budget - fixed - w->row_budget_bytes;
     return OK;
 }
 
@@ -81,8 +81,8 @@ static Error check_cache(const WardenRole *w, Why *why)
 {
     const char *cache = w->node->self->cache;
     bool rows = strncmp(cache, "sqlite:", 7) == 0 || strncmp(cache, "redis://", 8) == 0;
-    bool chunks = strncmp(cache, "dir:", 4) == 0;
-    if (!cache[0] || (w->identity.is_shard ? rows : chunks)) return OK;
+    bool slabs = strncmp(cache, "dir:", 4) == 0;
+    if (!cache[0] || (w->identity.is_shard ? rows : slabs)) return OK;
     return error_why(why, ERR_USAGE, "%s: cache \"%s\"; %s", w->node->self->id, cache,
                      w->identity.is_shard ? "sqlite:PATH or redis://HOST:PORT is possible"
                                           : "dir:PATH is possible");
@@ -95,7 +95,7 @@ static Error open_levels(WardenRole *w, Why *why)
     WardenLevelsOptions options = {.identity = w->identity,
                                    .store = w->store.store,
                                    .object = w->store.object,
-                                   .budget_bytes = w->chunk_budget_bytes,
+                                   .budget_bytes = w->slab_budget_bytes,
                                    .directory = directory,
                                    .directory_bytes = w->node->self->cache_bytes,
                                    .tell = w->node->options->tell};

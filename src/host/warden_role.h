@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node as a warden: it caches bytes of the knot, in front of the store, for the stations or shards of one range.
  *
- *   layer warden   tensors of its layers             memory, chunk files, store     host/warden_levels.h
+ *   layer warden   tensors of its layers             memory, slab files, store     host/warden_levels.h
  *   shard warden   embedding rows of its ids         memory, row store, store       host/warden_vocab.h
  *                  head rows of its ids              memory, store                  host/warden_levels.h
  *

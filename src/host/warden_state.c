@@ -176,10 +176,10 @@ void warden_state_write(WardenRole *w, char *text, size_t room)
     WardenLevelsCounters levels = warden_levels_counters(w->levels);
     WardenVocabCounters rows = {0};
     if (w->vocab) rows = warden_vocab_counters(w->vocab);
-    /* Chunks are in a memory file, which is not resident here but as much this process's. */
+    /* Slabs are in a memory file, which is not resident here but as much this process's. */
     const Figure memory[] = {{"budget_bytes", w->node->cluster->warden_memory_bytes},
                              {"need_bytes", memory_resident() + levels.memory.held_bytes},
-                             {"cache_bytes", w->chunk_budget_bytes + w->row_budget_bytes},
+                             {"cache_bytes", w->slab_budget_bytes + w->row_budget_bytes},
                              {"resident_bytes", memory_resident()},
                              {"peak_bytes", memory_peak()}};
     json_writer_raw(&j, "{\"ready\":true,\"state\":\"ready\",\"id\":");
@@ -203,13 +203,12 @@ void warden_state_metrics(WardenRole *w, char *text, size_t room)
 {
     JsonWriter j = json_writer_make(text, room - 1);
     WardenLevelsCounters c = warden_levels_counters(w->levels);
-    metrics_write_count(&j, "cobord_warden_l1_hits_total", "Chunks found in memory.",
-                        c.memory.hits);
-    metrics_write_count(&j, "cobord_warden_l1_misses_total", "Chunks read from below.",
+    metrics_write_count(&j, "cobord_warden_l1_hits_total", "Slabs found in memory.", c.memory.hits);
+    metrics_write_count(&j, "cobord_warden_l1_misses_total", "Slabs read from below.",
                         c.memory.misses);
-    metrics_write_gauge(&j, "cobord_warden_l1_bytes", "Chunks in memory.", c.memory.held_bytes);
-    metrics_write_count(&j, "cobord_warden_l2_hits_total", "Chunk files read.", c.disk.hits);
-    metrics_write_count(&j, "cobord_warden_l2_writes_total", "Chunk files written.", c.disk.writes);
+    metrics_write_gauge(&j, "cobord_warden_l1_bytes", "Slabs in memory.", c.memory.held_bytes);
+    metrics_write_count(&j, "cobord_warden_l2_hits_total", "Slab files read.", c.disk.hits);
+    metrics_write_count(&j, "cobord_warden_l2_writes_total", "Slab files written.", c.disk.writes);
     metrics_write_count(&j, "cobord_warden_l3_bytes_total", "Bytes read from the store.",
                         c.store.bytes);
     metrics_write_count(&j, "cobord_warden_bad_total", "Bad entries found, at any level.",

@@ -18,7 +18,7 @@ typedef struct WardenRole {
     WardenVocab *vocab; /* of shard wardens */
     NodeServer *server;
     uint32_t threads;
-    uint64_t chunk_budget_bytes, row_budget_bytes;
+    uint64_t slab_budget_bytes, row_budget_bytes;
 } WardenRole;
 
 /* What a request says it is for; NULL: it does not say. */

@@ -31,7 +31,7 @@ OTHER = nodes.Model("qwen2.5-coder-0.5b")
 IDS = [504, 3575, 282, 4649, 314, 30000, 44444]
 COUNT = 4
 MIB = 1 << 20
-CHUNK = 4 * MIB
+SLAB = 4 * MIB
 SEAL_WRITE, GET_SEALS = 8, 1034
 
 
@@ -407,7 +407,7 @@ class FileServer:
 class Poison(Base):
     """A bad entry is found, counted, deleted and read again from below; nobody gets it twice."""
 
-    def test_memory_of_chunks(self):
+    def test_memory_of_slabs(self):
         warden = self.cluster().start("layer-warden-0")
         self.assertEqual(self.tensor(warden, ATTN)[5], KNOT.bytes(ATTN))
         at = KNOT.payload + KNOT.tensors[ATTN]["offset"] + 1000
@@ -421,25 +421,25 @@ class Poison(Base):
         self.assertEqual((now["bad"], now["hits"]), (1, before + 1))
         os.close(memory)
 
-    def test_chunk_files(self):
+    def test_slab_files(self):
         cluster = self.cluster(layer={"cache": "dir:l2"})
         files = cluster.folder_path / "l2" / f"{MODEL.knot_id}-0-15"
         warden = cluster.start("layer-warden-0")
         self.tensor(warden, ATTN)
-        wait_for("a chunk file", lambda: stats(warden)["l2"]["writes"] == 1)
-        chunk = files / "00000000.chunk"
-        good = chunk.read_bytes()
-        self.assertEqual(good, KNOT.read(0, CHUNK))
+        wait_for("a slab file", lambda: stats(warden)["l2"]["writes"] == 1)
+        slab = files / "00000000.slab"
+        good = slab.read_bytes()
+        self.assertEqual(good, KNOT.read(0, SLAB))
         for bad in (good[:70000] + bytes([good[70000] ^ 8]) + good[70001:], good[:-1], b"", good + b"\0"):
             warden.kill()  # so that memory is empty
             (files / ".7.part").write_bytes(b"left by a writer that was killed")
-            chunk.write_bytes(bad)
+            slab.write_bytes(bad)
             warden = cluster.start("layer-warden-0")
             self.assertFalse((files / ".7.part").exists())
             self.assertEqual(self.tensor(warden, ATTN)[5], KNOT.bytes(ATTN))
-            wait_for("the file to be right again", lambda: chunk.exists() and chunk.read_bytes() == good)
+            wait_for("the file to be right again", lambda: slab.exists() and slab.read_bytes() == good)
             now = stats(warden)["l2"]
-            self.assertEqual(now["bad"], 1 if len(bad) == CHUNK else 0, now)  # another length is no chunk at all
+            self.assertEqual(now["bad"], 1 if len(bad) == SLAB else 0, now)  # another length is no slab at all
         warden.kill()
         warden = cluster.start("layer-warden-0")
         self.assertEqual(self.tensor(warden, ATTN)[5], KNOT.bytes(ATTN))
@@ -447,7 +447,7 @@ class Poison(Base):
         self.assertEqual((now["l2"]["hits"], now["l2"]["bad"]), (1, 0))
 
     def test_file_turns_bad_while_open(self):
-        """L1 of one chunk: the second comes from its file each time; the file is damaged in between."""
+        """L1 of one slab: the second comes from its file each time; the file is damaged in between."""
         cluster = self.cluster(layer={"cache": "dir:l2"}, warden_memory=42 * MIB)
         try:
             warden = cluster.start("layer-warden-0")
@@ -458,8 +458,8 @@ class Poison(Base):
         for _ in range(2):
             for name in names:
                 self.assertEqual(self.tensor(warden, name)[5], KNOT.bytes(name))
-        wait_for("files", lambda: len(list(files.glob("*.chunk"))) >= 8)
-        for path in sorted(files.glob("*.chunk"))[3:]:
+        wait_for("files", lambda: len(list(files.glob("*.slab"))) >= 8)
+        for path in sorted(files.glob("*.slab"))[3:]:
             data = bytearray(path.read_bytes())
             for at in range(1000, len(data), 256 << 10):
                 data[at] ^= 0x10
@@ -771,7 +771,7 @@ class Stores(Base):
             self.assertEqual(now["l1"]["shared"], 1)
             self.assertLess(warden.memory("VmHWM") + now["l1"]["bytes"], 192 * MIB)
             self.assertLess(station.memory("VmHWM"), 128 * MIB)
-            # A chunk that is forgotten cannot be taken out of sealed memory: it passes through from now on.
+            # A slab that is forgotten cannot be taken out of sealed memory: it passes through from now on.
             self.assertEqual(warden.call("POST", "/invalidate/" + ("blk_0_attn_q_weight"))[0], 200)
         for _ in range(2):
             self.assertEqual(self.tensor(wardens[0], ATTN)[5], KNOT.bytes(ATTN))
@@ -819,15 +819,15 @@ class Stores(Base):
         folder = cluster.folder_path / "l2"
         stale = folder / "00000000000000aa-0-15"  # of a warden that is gone
         stale.mkdir(parents=True)
-        (stale / "00000000.chunk").write_bytes(b"x" * (6 * MIB))
+        (stale / "00000000.slab").write_bytes(b"x" * (6 * MIB))
         (folder / "not ours").write_text("stays")
         warden = cluster.start("layer-warden-0")
         names = [n for n in KNOT.tensors if n.startswith("blk_") and int(n.split("_")[1]) < 15 and "ffn_up" in n]
         for name in names:
             self.assertEqual(self.tensor(warden, name)[5], KNOT.bytes(name))
-            sizes = [p.stat().st_size for p in folder.rglob("*.chunk")]
+            sizes = [p.stat().st_size for p in folder.rglob("*.slab")]
             self.assertLessEqual(sum(sizes), 10 * MIB)
-        wait_for("two chunks", lambda: stats(warden)["l2"]["writes"] == 2)
+        wait_for("two slabs", lambda: stats(warden)["l2"]["writes"] == 2)
         self.assertFalse(stale.exists())
         self.assertTrue((folder / "not ours").exists())
         self.assertEqual(warden.errors(), "")
@@ -837,7 +837,7 @@ class Stores(Base):
         cluster.entry("layer-warden-0")["cache_bytes"] = 5 * MIB
         cluster.write()
         warden = cluster.start("layer-warden-0")
-        self.assertEqual(stats(warden)["l2"]["bytes"], CHUNK)
+        self.assertEqual(stats(warden)["l2"]["bytes"], SLAB)
 
     def test_full_disk(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -852,11 +852,11 @@ class Stores(Base):
                     self.assertEqual(self.tensor(warden, name)[5], KNOT.bytes(name))
                 wait_for("a failed write", lambda: stats(warden)["l2"]["failures"] >= 1)
                 self.assertEqual(warden.errors().count("keeps nothing new"), 1, warden.errors())
-                whole = list(pathlib.Path(folder).rglob("*.chunk"))
+                whole = list(pathlib.Path(folder).rglob("*.slab"))
                 self.assertTrue(whole)
                 for path in whole:
                     number = int(path.name[:8])
-                    self.assertEqual(path.read_bytes(), KNOT.read(number * CHUNK, CHUNK))
+                    self.assertEqual(path.read_bytes(), KNOT.read(number * SLAB, SLAB))
                 self.assertEqual(list(pathlib.Path(folder).rglob("*.part")), [])
                 station = cluster.without_file("station-0")
                 self.assertTrue(station.alive())
@@ -880,8 +880,8 @@ class Stores(Base):
         warden = cluster.start("layer-warden-0")
         names = [t for t in sorted(knot.tensors.values(), key=lambda t: t["offset"]) if t["name"].startswith("blk_")
                  and int(t["name"].split("_")[1]) < 12 and t["length"] > MIB // 8]
-        chunks = len({c for t in names
-                      for c in range(t["offset"] // CHUNK, (t["offset"] + t["length"] - 1) // CHUNK + 1)})
+        slabs = len({c for t in names
+                      for c in range(t["offset"] // SLAB, (t["offset"] + t["length"] - 1) // SLAB + 1)})
         passes, evictions = [], set()
         for _ in range(3):
             before = stats(warden)["l1"]
@@ -894,8 +894,8 @@ class Stores(Base):
             passes.append((after["hits"] - before["hits"], after["misses"] - before["misses"]))
             self.assertLessEqual(warden.memory("VmHWM") + after["bytes"], budget)
             evictions.add(after["evictions"])  # for residents, in the first pass
-        held = after["bytes"] // CHUNK
-        self.assertGreater(chunks, held)
+        held = after["bytes"] // SLAB
+        self.assertGreater(slabs, held)
         self.assertEqual(passes[1], passes[2])
         self.assertGreater(passes[2][0], 0)
         self.assertEqual(len(evictions), 1)

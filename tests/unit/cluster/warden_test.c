@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wardens' policy: identities, the resident rule, hits on a cyclic scan, and what happens to chunks that are read,
+/* The wardens' policy: identities, the resident rule, hits on a cyclic scan, and what happens to slabs that are read,
  * filled and forgotten at the same time. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static void add(const char *name, Layout layout, uint32_t rows, uint64_t bytes)
     knot.payload_bytes += (bytes + 4095) / 4096 * 4096;
 }
 
-/* Residents in the first chunk, four matrices of two chunks, the head and the embedding. */
+/* Residents in the first slab, four matrices of two slabs, the head and the embedding. */
 static int setup(void **state)
 {
     (void)state;
@@ -45,7 +45,7 @@ static int setup(void **state)
 static Warden *make(WardenIdentity id, uint64_t budget)
 {
     WardenConfig config = {
-        .knot = &knot, .identity = id, .budget_bytes = budget, .chunk_bytes = UNIT};
+        .knot = &knot, .identity = id, .budget_bytes = budget, .slab_bytes = UNIT};
     Warden *w;
     assert_true(warden_bytes(&config) <= sizeof memory);
     Arena arena = arena_make(memory, (size_t)warden_bytes(&config));
@@ -118,12 +118,12 @@ static void shard_warden_covers_its_rows(void **state)
 }
 
 /* What a host does without threads. */
-static WardenAnswer touch(Warden *w, uint32_t chunk)
+static WardenAnswer touch(Warden *w, uint32_t slab)
 {
     uint32_t evicted;
-    WardenAnswer answer = warden_ask(w, chunk, &evicted);
-    if (answer == WARDEN_FILL) assert_false(warden_filled(w, chunk));
-    if (answer == WARDEN_HIT) assert_false(warden_release(w, chunk));
+    WardenAnswer answer = warden_ask(w, slab, &evicted);
+    if (answer == WARDEN_FILL) assert_false(warden_filled(w, slab));
+    if (answer == WARDEN_HIT) assert_false(warden_release(w, slab));
     return answer;
 }
 
@@ -133,7 +133,7 @@ static void cyclic_scan_hits_the_share_that_fits(void **state)
     for (uint32_t room = 0; room <= 8; room++) {
         Warden *w = make(layers(0, 8), (uint64_t)room * UNIT + UNIT / 2);
         for (int pass = 0; pass < 5; pass++)
-            for (uint32_t chunk = 1; chunk <= 8; chunk++) (void)touch(w, chunk);
+            for (uint32_t slab = 1; slab <= 8; slab++) (void)touch(w, slab);
         WardenCounters c = warden_counters(w);
         assert_int_equal(c.hits, 4 * room);
         assert_int_equal(c.misses, 5 * 8 - 4 * room);
@@ -147,7 +147,7 @@ static void residents_take_a_matrix_place(void **state)
     (void)state;
     uint32_t evicted;
     Warden *w = make(layers(0, 8), 4 * UNIT);
-    for (uint32_t chunk = 1; chunk <= 8; chunk++) (void)touch(w, chunk);
+    for (uint32_t slab = 1; slab <= 8; slab++) (void)touch(w, slab);
     assert_int_equal(warden_ask(w, 0, &evicted), WARDEN_FILL); /* the norms */
     assert_int_equal(evicted, 4);                              /* the last of 1 2 3 4 */
     assert_false(warden_filled(w, 0));
@@ -162,7 +162,7 @@ static void residents_take_a_matrix_place(void **state)
     assert_true(warden_counters(w).held_bytes <= 4 * UNIT);
 }
 
-static void readers_keep_a_chunk(void **state)
+static void readers_keep_a_slab(void **state)
 {
     (void)state;
     uint32_t evicted;
@@ -200,14 +200,14 @@ static void fills_are_single_and_may_fail(void **state)
     assert_int_equal(warden_counters(w).invalidations, 3);
 }
 
-static void chunks_cover_the_payload(void **state)
+static void slabs_cover_the_payload(void **state)
 {
     (void)state;
     Warden *w = make(layers(0, 8), UNIT);
     uint64_t end = 0;
-    for (uint32_t i = 0; i < warden_chunk_count(w); i++) {
-        assert_int_equal(warden_chunk_offset(w, i), end);
-        end += warden_chunk_bytes(w, i);
+    for (uint32_t i = 0; i < warden_slab_count(w); i++) {
+        assert_int_equal(warden_slab_offset(w, i), end);
+        end += warden_slab_bytes(w, i);
     }
     assert_int_equal(end, knot.payload_bytes);
     assert_false(warden_peek(w, 0));
@@ -222,9 +222,9 @@ int main(void)
         cmocka_unit_test_setup(shard_warden_covers_its_rows, setup),
         cmocka_unit_test_setup(cyclic_scan_hits_the_share_that_fits, setup),
         cmocka_unit_test_setup(residents_take_a_matrix_place, setup),
-        cmocka_unit_test_setup(readers_keep_a_chunk, setup),
+        cmocka_unit_test_setup(readers_keep_a_slab, setup),
         cmocka_unit_test_setup(fills_are_single_and_may_fail, setup),
-        cmocka_unit_test_setup(chunks_cover_the_payload, setup),
+        cmocka_unit_test_setup(slabs_cover_the_payload, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,17 +128,17 @@ static void any_range_is_right(void **state)
     (void)state;
     uint8_t *buffer = malloc(READ_MAX);
     Store *store = open_store();
-    assert_true(file_bytes > 4 * (uint64_t)WARDEN_CHUNK_BYTES);
+    assert_true(file_bytes > 4 * (uint64_t)WARDEN_SLAB_BYTES);
     for (uint32_t room = 0; room <= 8; room += 2)
         for (int disk = 0; disk < 2; disk++) {
             char directory[128];
             uint64_t seed = room * 2 + (uint64_t)disk;
             (void)snprintf(directory, sizeof directory, "%s/l2-%u", folder, room);
             WardenLevels *l =
-                open_levels(store, (uint64_t)room * WARDEN_CHUNK_BYTES, disk ? directory : "");
+                open_levels(store, (uint64_t)room * WARDEN_SLAB_BYTES, disk ? directory : "");
             for (int i = 0; i < 25; i++) assert_true(read_is_right(l, dice(&seed), buffer));
             WardenLevelsCounters c = warden_levels_counters(l);
-            assert_true(c.memory.held_bytes <= (uint64_t)room * WARDEN_CHUNK_BYTES);
+            assert_true(c.memory.held_bytes <= (uint64_t)room * WARDEN_SLAB_BYTES);
             assert_int_equal(c.memory.bad + c.disk.bad + c.store_bad, 0);
             assert_int_equal(c.memory.hits > 0, room > 0);
             if (disk && room < 4) assert_true(c.disk.hits > 0);
@@ -202,15 +202,14 @@ static void a_crowd_reads_right_bytes(void **state)
         char directory[128];
         pthread_t threads[THREADS];
         (void)snprintf(directory, sizeof directory, "%s/crowd", folder);
-        Crowd c = {.levels = open_levels(store, room * WARDEN_CHUNK_BYTES, directory)};
+        Crowd c = {.levels = open_levels(store, room * WARDEN_SLAB_BYTES, directory)};
         c.memory = find_memory_file();
         assert_true(c.memory >= 0);
         for (int i = 0; i < THREADS; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, reader, &c), 0);
         for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
         assert_int_equal(atomic_load(&c.wrong), 0);
-        assert_true(warden_levels_counters(c.levels).memory.held_bytes <=
-                    room * WARDEN_CHUNK_BYTES);
+        assert_true(warden_levels_counters(c.levels).memory.held_bytes <= room * WARDEN_SLAB_BYTES);
         warden_levels_close(c.levels);
     }
     store_close(store);
@@ -224,10 +223,10 @@ static void shared_memory_is_whole_and_sealed(void **state)
     Why why;
     int fd, beats = 0;
     Store *store = open_store();
-    WardenLevels *small = open_levels(store, 2 * WARDEN_CHUNK_BYTES, "");
+    WardenLevels *small = open_levels(store, 2 * WARDEN_SLAB_BYTES, "");
     assert_int_equal(warden_levels_share(small, count_beat, &beats, &fd, &why), ERR_CAPACITY);
     warden_levels_close(small);
-    WardenLevels *l = open_levels(store, file_bytes + WARDEN_CHUNK_BYTES, "");
+    WardenLevels *l = open_levels(store, file_bytes + WARDEN_SLAB_BYTES, "");
     assert_int_equal(warden_levels_share(l, count_beat, &beats, &fd, &why), OK);
     assert_true(pwrite(fd, "x", 1, 100000) < 0);
     assert_true(beats > 4);

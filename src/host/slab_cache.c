@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/chunk_cache.h"
+#include "host/slab_cache.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,27 +18,27 @@
 #include "host/places.h"
 
 enum { NAME_BYTES = 128, RETRY_S = 60 };
-enum { CHUNK_NONE, CHUNK_THERE, CHUNK_WRITING, CHUNK_DOOMED /* while it is written */ };
+enum { SLAB_NONE, SLAB_THERE, SLAB_WRITING, SLAB_DOOMED /* while it is written */ };
 
-struct ChunkCache {
-    ChunkCacheOptions options;
+struct SlabCache {
+    SlabCacheOptions options;
     char path[PLACES_PATH_BYTES], name[NAME_BYTES];
     int parent, directory; /* descriptors; the directory is locked */
     pthread_mutex_t lock;
-    uint8_t *there; /* CHUNK_.. of each */
+    uint8_t *there; /* SLAB_.. of each */
     uint32_t count;
     uint64_t foreign_bytes; /* of wardens that are gone */
     uint32_t writing;       /* number of the next temporary file */
     bool warned;
     time_t closed_until; /* after a failed write */
-    ChunkCacheCounters counters;
+    SlabCacheCounters counters;
 };
 
 /* --- names --- */
 
-static void chunk_name(char out[NAME_BYTES], uint32_t chunk)
+static void slab_name(char out[NAME_BYTES], uint32_t slab)
 {
-    (void)snprintf(out, NAME_BYTES, "%08u.chunk", chunk);
+    (void)snprintf(out, NAME_BYTES, "%08u.slab", slab);
 }
 
 /* Only what a warden has made. */
@@ -49,22 +49,22 @@ static bool is_warden_name(const char *name)
     return name[16] == '-';
 }
 
-static bool chunk_of(const char *name, uint32_t *out)
+static bool slab_of(const char *name, uint32_t *out)
 {
     *out = 0;
     for (int i = 0; i < 8; i++) {
         if (name[i] < '0' || name[i] > '9') return false;
         *out = *out * 10 + (uint32_t)(name[i] - '0');
     }
-    return strcmp(name + 8, ".chunk") == 0;
+    return strcmp(name + 8, ".slab") == 0;
 }
 
-static uint64_t chunk_bytes_of(const ChunkCache *c, uint32_t chunk)
+static uint64_t slab_bytes_of(const SlabCache *c, uint32_t slab)
 {
     uint64_t end = c->options.index->knot.block_hashes.offset,
-             at = (uint64_t)chunk * WARDEN_CHUNK_BYTES;
+             at = (uint64_t)slab * WARDEN_SLAB_BYTES;
     if (at >= end) return 0;
-    return end - at < WARDEN_CHUNK_BYTES ? end - at : WARDEN_CHUNK_BYTES;
+    return end - at < WARDEN_SLAB_BYTES ? end - at : WARDEN_SLAB_BYTES;
 }
 
 /* --- directories of wardens that are gone --- */
@@ -109,7 +109,7 @@ static uint64_t remove_file(int directory, const char *name, const struct stat *
 }
 
 /* Carries out `each` on all files of the directories of wardens that are gone. */
-static uint64_t for_each_abandoned(ChunkCache *c, EachFile each, bool remove)
+static uint64_t for_each_abandoned(SlabCache *c, EachFile each, bool remove)
 {
     uint64_t sum = 0;
     int again = openat(c->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -129,13 +129,13 @@ static uint64_t for_each_abandoned(ChunkCache *c, EachFile each, bool remove)
 
 /* --- opening --- */
 
-static bool over_cap(const ChunkCache *c, uint64_t more)
+static bool over_cap(const SlabCache *c, uint64_t more)
 {
     uint64_t held = c->counters.held_bytes + c->foreign_bytes + more;
     return c->options.bytes_max && held > c->options.bytes_max;
 }
 
-static void evict_abandoned(ChunkCache *c)
+static void evict_abandoned(SlabCache *c)
 {
     if (!c->foreign_bytes) return;
     (void)for_each_abandoned(c, remove_file, true);
@@ -143,44 +143,44 @@ static void evict_abandoned(ChunkCache *c)
     c->counters.evictions++;
 }
 
-/* What an earlier run left: whole chunks stay, anything else in the directory goes. */
-static void scan(ChunkCache *c)
+/* What an earlier run left: whole slabs stay, anything else in the directory goes. */
+static void scan(SlabCache *c)
 {
     int again = openat(c->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = again < 0 ? NULL : fdopendir(again);
     if (!d && again >= 0) (void)close(again);
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
-        uint32_t chunk;
+        uint32_t slab;
         if (e->d_name[0] == '.' && (!e->d_name[1] || !strcmp(e->d_name, ".."))) continue;
-        bool whole = chunk_of(e->d_name, &chunk) && chunk < c->count &&
+        bool whole = slab_of(e->d_name, &slab) && slab < c->count &&
                      fstatat(c->directory, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                     S_ISREG(st.st_mode) && (uint64_t)st.st_size == chunk_bytes_of(c, chunk);
+                     S_ISREG(st.st_mode) && (uint64_t)st.st_size == slab_bytes_of(c, slab);
         if (whole) {
-            c->there[chunk] = CHUNK_THERE;
-            c->counters.held_bytes += chunk_bytes_of(c, chunk);
+            c->there[slab] = SLAB_THERE;
+            c->counters.held_bytes += slab_bytes_of(c, slab);
         } else (void)unlinkat(c->directory, e->d_name, 0);
     }
     if (d) (void)closedir(d);
 }
 
-static void remove_chunk(ChunkCache *c, uint32_t chunk)
+static void remove_slab(SlabCache *c, uint32_t slab)
 {
     char name[NAME_BYTES];
-    chunk_name(name, chunk);
+    slab_name(name, slab);
     (void)unlinkat(c->directory, name, 0);
-    c->counters.held_bytes -= c->there[chunk] ? chunk_bytes_of(c, chunk) : 0;
-    c->there[chunk] = CHUNK_NONE;
+    c->counters.held_bytes -= c->there[slab] ? slab_bytes_of(c, slab) : 0;
+    c->there[slab] = SLAB_NONE;
 }
 
 /* The cap may have become smaller since the last run. */
-static void keep_cap(ChunkCache *c)
+static void keep_cap(SlabCache *c)
 {
     c->foreign_bytes = for_each_abandoned(c, count_file, false);
     if (over_cap(c, 0)) evict_abandoned(c);
     for (uint32_t i = c->count; i-- > 0 && over_cap(c, 0);)
         if (c->there[i]) {
-            remove_chunk(c, i);
+            remove_slab(c, i);
             c->counters.evictions++;
         }
 }
@@ -200,7 +200,7 @@ static Error make_directories(const char *path, Why *why)
     return OK;
 }
 
-static Error open_directories(ChunkCache *c, Why *why)
+static Error open_directories(SlabCache *c, Why *why)
 {
     const char *path = c->path;
     TRY(make_directories(path, why));
@@ -215,9 +215,9 @@ static Error open_directories(ChunkCache *c, Why *why)
     return OK;
 }
 
-Error chunk_cache_open(const ChunkCacheOptions *options, ChunkCache **out, Why *why)
+Error slab_cache_open(const SlabCacheOptions *options, SlabCache **out, Why *why)
 {
-    ChunkCache *c = calloc(1, sizeof *c);
+    SlabCache *c = calloc(1, sizeof *c);
     if (!c) return error_why(why, ERR_MEMORY, "no memory for a cache");
     c->options = *options;
     c->parent = c->directory = -1;
@@ -225,11 +225,11 @@ Error chunk_cache_open(const ChunkCacheOptions *options, ChunkCache **out, Why *
     (void)snprintf(c->name, sizeof c->name, "%s", options->name);
     (void)snprintf(c->path, sizeof c->path, "%s", options->directory);
     c->options.name = c->options.directory = NULL; /* the caller's */
-    c->count = (uint32_t)(options->index->knot.block_hashes.offset / WARDEN_CHUNK_BYTES + 1);
+    c->count = (uint32_t)(options->index->knot.block_hashes.offset / WARDEN_SLAB_BYTES + 1);
     c->there = calloc(c->count, 1);
     Error e = c->there ? open_directories(c, why) : error_why(why, ERR_MEMORY, "a cache");
     if (e) {
-        chunk_cache_close(c);
+        slab_cache_close(c);
         return e;
     }
     scan(c);
@@ -238,7 +238,7 @@ Error chunk_cache_open(const ChunkCacheOptions *options, ChunkCache **out, Why *
     return OK;
 }
 
-void chunk_cache_close(ChunkCache *c)
+void slab_cache_close(SlabCache *c)
 {
     if (!c) return;
     if (c->directory >= 0) (void)close(c->directory);
@@ -266,55 +266,55 @@ static bool read_whole(int directory, const char *name, uint64_t bytes, uint8_t 
     return good;
 }
 
-static bool is_there(ChunkCache *c, uint32_t chunk)
+static bool is_there(SlabCache *c, uint32_t slab)
 {
     (void)pthread_mutex_lock(&c->lock);
-    bool there = chunk < c->count && c->there[chunk] == CHUNK_THERE;
+    bool there = slab < c->count && c->there[slab] == SLAB_THERE;
     if (!there) c->counters.misses++;
     (void)pthread_mutex_unlock(&c->lock);
     return there;
 }
 
-bool chunk_cache_get(ChunkCache *c, uint32_t chunk, uint64_t bytes, uint8_t *out)
+bool slab_cache_get(SlabCache *c, uint32_t slab, uint64_t bytes, uint8_t *out)
 {
     char name[NAME_BYTES];
-    if (!is_there(c, chunk)) return false;
-    chunk_name(name, chunk);
+    if (!is_there(c, slab)) return false;
+    slab_name(name, slab);
     bool good = read_whole(c->directory, name, bytes, out) &&
-                knot_index_check(c->options.index, (uint64_t)chunk * WARDEN_CHUNK_BYTES, bytes, out,
+                knot_index_check(c->options.index, (uint64_t)slab * WARDEN_SLAB_BYTES, bytes, out,
                                  NULL) == OK;
     (void)pthread_mutex_lock(&c->lock);
     if (good) c->counters.hits++;
     else c->counters.bad++;
-    if (!good && c->there[chunk] == CHUNK_THERE) remove_chunk(c, chunk);
+    if (!good && c->there[slab] == SLAB_THERE) remove_slab(c, slab);
     (void)pthread_mutex_unlock(&c->lock);
     return good;
 }
 
-void chunk_cache_forget(ChunkCache *c, uint32_t chunk)
+void slab_cache_forget(SlabCache *c, uint32_t slab)
 {
     (void)pthread_mutex_lock(&c->lock);
-    if (chunk < c->count && c->there[chunk] >= CHUNK_WRITING) c->there[chunk] = CHUNK_DOOMED;
-    else if (chunk < c->count) remove_chunk(c, chunk);
+    if (slab < c->count && c->there[slab] >= SLAB_WRITING) c->there[slab] = SLAB_DOOMED;
+    else if (slab < c->count) remove_slab(c, slab);
     (void)pthread_mutex_unlock(&c->lock);
 }
 
 /* --- writing --- */
 
-static bool wants(ChunkCache *c, uint32_t chunk, uint64_t bytes)
+static bool wants(SlabCache *c, uint32_t slab, uint64_t bytes)
 {
     struct timespec now;
-    if (chunk >= c->count || c->there[chunk]) return false;
+    if (slab >= c->count || c->there[slab]) return false;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     if (now.tv_sec < c->closed_until) return false;
     if (over_cap(c, bytes)) evict_abandoned(c);
     return !over_cap(c, bytes);
 }
 
-bool chunk_cache_wants(ChunkCache *c, uint32_t chunk, uint64_t bytes)
+bool slab_cache_wants(SlabCache *c, uint32_t slab, uint64_t bytes)
 {
     (void)pthread_mutex_lock(&c->lock);
-    bool result = wants(c, chunk, bytes);
+    bool result = wants(c, slab, bytes);
     (void)pthread_mutex_unlock(&c->lock);
     return result;
 }
@@ -332,7 +332,7 @@ static bool write_whole(int fd, uint64_t bytes, const uint8_t *data)
 }
 
 /* Result  0, or the number of the system's error. */
-static int write_file(const ChunkCache *c, const char *temporary, const char *name, uint64_t bytes,
+static int write_file(const SlabCache *c, const char *temporary, const char *name, uint64_t bytes,
                       const uint8_t *data)
 {
     int fd = openat(c->directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -344,7 +344,7 @@ static int write_file(const ChunkCache *c, const char *temporary, const char *na
     return number;
 }
 
-static void failed(ChunkCache *c, int number)
+static void failed(SlabCache *c, int number)
 {
     char line[256];
     struct timespec now;
@@ -358,23 +358,23 @@ static void failed(ChunkCache *c, int number)
     tell_note(c->options.tell, line);
 }
 
-void chunk_cache_put(ChunkCache *c, uint32_t chunk, uint64_t bytes, const uint8_t *data)
+void slab_cache_put(SlabCache *c, uint32_t slab, uint64_t bytes, const uint8_t *data)
 {
     char name[NAME_BYTES], temporary[NAME_BYTES];
     (void)pthread_mutex_lock(&c->lock);
-    bool wanted = wants(c, chunk, bytes);
+    bool wanted = wants(c, slab, bytes);
     if (wanted) { /* counted before it is there, so that two writers keep the cap */
-        c->there[chunk] = CHUNK_WRITING;
+        c->there[slab] = SLAB_WRITING;
         c->counters.held_bytes += bytes;
     }
     (void)snprintf(temporary, sizeof temporary, ".%u.part", c->writing++);
     (void)pthread_mutex_unlock(&c->lock);
     if (!wanted) return;
-    chunk_name(name, chunk);
+    slab_name(name, slab);
     int number = write_file(c, temporary, name, bytes, data);
     (void)pthread_mutex_lock(&c->lock);
-    if (number || c->there[chunk] == CHUNK_DOOMED) remove_chunk(c, chunk);
-    else c->there[chunk] = CHUNK_THERE;
+    if (number || c->there[slab] == SLAB_DOOMED) remove_slab(c, slab);
+    else c->there[slab] = SLAB_THERE;
     if (number) failed(c, number);
     else {
         c->counters.writes++;
@@ -383,10 +383,10 @@ void chunk_cache_put(ChunkCache *c, uint32_t chunk, uint64_t bytes, const uint8_
     (void)pthread_mutex_unlock(&c->lock);
 }
 
-ChunkCacheCounters chunk_cache_counters(ChunkCache *c)
+SlabCacheCounters slab_cache_counters(SlabCache *c)
 {
     (void)pthread_mutex_lock(&c->lock);
-    ChunkCacheCounters result = c->counters;
+    SlabCacheCounters result = c->counters;
     (void)pthread_mutex_unlock(&c->lock);
     return result;
 }
