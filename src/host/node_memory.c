@@ -13,7 +13,7 @@ static const uint64_t LARGE_PAGE_BYTES = (uint64_t)2 << 20;
 static const uint64_t WINDOW_BYTES_MIN = (uint64_t)10 << 20;
 static const uint64_t WINDOW_BYTES_MAX = (uint64_t)64 << 20;
 /* Threads, connections, the heap's own, parts of the program that were not needed until now. */
-static const uint64_t SLACK_BYTES = (uint64_t)4 << 20;
+static const uint64_t SLACK_BYTES = (uint64_t)5 << 20;
 
 static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }

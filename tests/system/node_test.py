@@ -327,7 +327,7 @@ class Strangers(Shared):
         self.assertLess(time.monotonic() - begun, 0.1)
         self.assertEqual(self.station.call("POST", "/forward", self.body())[0], 200)
         self.assertGreaterEqual(self.station.metrics()["cobord_node_connections"], 200)
-        self.assertLess(self.station.memory() - before, 8 * MIB)
+        self.assertLess(self.station.memory() - before, 4.5 * MIB)
         for s in lines:
             s.close()
         self.assertTrue(nodes.wait_for(lambda: self.station.metrics()["cobord_node_connections"] < 10))
