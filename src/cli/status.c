@@ -11,14 +11,16 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "host/http_client.h"
+#include "host/node.h"
 
-static const OptionId status_options[] = {OPTION_JSON, OPTION_END};
+static const OptionId status_options[] = {OPTION_JSON, OPTION_CLUSTER, OPTION_END};
 static const OptionVerb status_verb = {
     .name = "status",
-    .usage = "[URL] [--json]",
+    .usage = "[URL | --cluster FILE] [--json]",
     .summary =
         "Shows a running cluster: who owns what, who is missing, memory, weights in memory, queue,\n"
-        "and how long calls take. URL is the coordinator's, http://127.0.0.1:8080 if left out.",
+        "and how long calls take. URL is the coordinator's, http://127.0.0.1:8080 if left out;\n"
+        "a cluster file says where it is, and which certificates to trust.",
     .examples = "  cobord status\n"
                 "  cobord status http://10.0.0.7:8080 --json\n",
     .options = status_options,
@@ -42,10 +44,10 @@ static bool status_make_url(const char *given, char out[HTTP_CLIENT_URL_BYTES_MA
     return bytes && bytes <= STATUS_TEXT_BYTES && n > 0 && n < HTTP_CLIENT_URL_BYTES_MAX;
 }
 
-static Error status_ask(const char *url, HttpCall *call, Why *why)
+static Error status_ask(const char *url, const char *ca_file, HttpCall *call, Why *why)
 {
     HttpClient *client;
-    HttpClientOptions options = {0};
+    HttpClientOptions options = {.ca_file = ca_file};
     *call = (HttpCall){.method = "GET", .url = url, .deadline_ms = STATUS_DEADLINE_MS};
     call->answer_room = STATUS_ANSWER_BYTES_MAX;
     call->answer = malloc(call->answer_room);
@@ -75,6 +77,24 @@ static const char *status_clean(const char *text, char *out, size_t room)
     for (; text[n] && n < room - 1; n++) out[n] = text[n] < ' ' || text[n] > '~' ? '?' : text[n];
     out[n] = '\0';
     return out;
+}
+
+/* Where the file's coordinator is, and its certificates; `ca` is "" for the system's. */
+static Error status_read_cluster(const char *path, char url[HTTP_CLIENT_URL_BYTES_MAX],
+                                 char ca[NODE_PATH_BYTES], Why *why)
+{
+    ClusterFile cluster;
+    void *memory;
+    TRY(node_read_cluster(path, &cluster, &memory, why));
+    const ClusterNode *n = &cluster.nodes[0];
+    bool six = strchr(n->host, ':') != NULL;
+    (void)snprintf(url, HTTP_CLIENT_URL_BYTES_MAX, "http%s://%s%s%s:%u/cluster",
+                   cluster.tls_certificate[0] ? "s" : "", six ? "[" : "", n->host, six ? "]" : "",
+                   (unsigned)n->port);
+    ca[0] = '\0';
+    Error error = cluster.tls_ca[0] ? node_path(path, cluster.tls_ca, ca, why) : OK;
+    free(memory);
+    return error;
 }
 
 /* ---- Drawing ---- */
@@ -220,12 +240,17 @@ int cli_status(int argc, char **argv)
     Options o;
     Why why = {{0}};
     HttpCall call;
-    char url[HTTP_CLIENT_URL_BYTES_MAX];
+    char url[HTTP_CLIENT_URL_BYTES_MAX], ca[NODE_PATH_BYTES] = "";
     int code;
     if (!options_read(&o, &status_verb, argc, argv, &code)) return code;
-    if (!status_make_url(o.operand_count ? o.operands[0] : status_url, url))
+    const char *cluster = options_text(&o, OPTION_CLUSTER);
+    if (cluster && o.operand_count)
+        return complain_usage("status: a URL or --cluster FILE, not both");
+    Error error = cluster ? status_read_cluster(cluster, url, ca, &why) : OK;
+    if (error != OK) return complain(error, &why, cluster, NULL);
+    if (!cluster && !status_make_url(o.operand_count ? o.operands[0] : status_url, url))
         return complain_usage("status: the URL must have 1 to %d bytes", STATUS_TEXT_BYTES);
-    Error error = status_ask(url, &call, &why);
+    error = status_ask(url, ca[0] ? ca : NULL, &call, &why);
     code = error == OK ? status_show(&call, url, options_switch(&o, OPTION_JSON))
                        : complain(error, &why, NULL,
                                   "Is a cluster running there? Start one: cobord up MODEL");

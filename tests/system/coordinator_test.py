@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -71,8 +72,12 @@ class Node:
 class Cluster(Server):
     """A cluster file and its running nodes; as a Server, its coordinator."""
 
-    def __init__(self, stations=2, shards=2, key=True, without=(), store=None, **more):
+    def __init__(self, stations=2, shards=2, key=True, without=(), store=None, tls=None, **more):
         self.directory = tempfile.mkdtemp()
+        self.tls = tls
+        if tls:
+            more["tls"] = {"certificate": tls + "/certificate.pem", "key": tls + "/key.pem"}
+            more["tls"]["ca"] = tls + "/certificate.pem"
         self.nodes = {}
         about = info(MODEL)
         model = about["model"]
@@ -133,6 +138,12 @@ class Cluster(Server):
         except BaseException:
             self.stop()
             raise
+
+    def connect(self, timeout=120):
+        if not self.tls:
+            return super().connect(timeout)
+        context = ssl.create_default_context(cafile=self.tls + "/certificate.pem")
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=context)
 
     def write(self, name, text):
         path = os.path.join(self.directory, name)
@@ -447,6 +458,47 @@ class LostNodesTest(unittest.TestCase):
                 got = self.answer_while(c, lambda: None)
                 self.assertEqual(content(got), self.expected)
                 self.assertNotIn("degraded", got)
+            finally:
+                c.stop()
+
+
+def make_certificate(directory):
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=nodes"]
+        + ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", directory + "/key.pem"]
+        + ["-out", directory + "/certificate.pem"],
+        check=True,
+        capture_output=True,
+    )
+
+
+@unittest.skipUnless(shutil.which("openssl"), "no openssl program to make a certificate with")
+class TlsTest(unittest.TestCase):
+    def test_tls(self):
+        """Every call is encrypted; a node with another certificate is not spoken to."""
+        with tempfile.TemporaryDirectory() as tls, tempfile.TemporaryDirectory() as other:
+            make_certificate(tls)
+            make_certificate(other)
+            c = Cluster(tls=tls)
+            try:
+                self.assertEqual(c.json(CHAT, greedy("Hi", 5))["usage"]["completion_tokens"], 5)
+                p = subprocess.run(
+                    [COBORD, "status", "--cluster", c.path], capture_output=True, text=True, env=environment()
+                )
+                self.assertEqual((p.returncode, p.stderr), (0, ""))
+                self.assertIn("station-1", p.stdout)
+                url = f"https://127.0.0.1:{c.port}"
+                p = subprocess.run([COBORD, "status", url], capture_output=True, text=True, env=environment())
+                self.assertEqual((p.returncode, p.stdout), (1, ""))
+                self.assertIn("not trusted", p.stderr)
+                self.assertIsNone(c.nodes["coordinator-0"].process.poll())
+                c.kill("station-1")
+                file = dict(c.file, tls={"certificate": other + "/certificate.pem", "key": other + "/key.pem"})
+                c.start("station-1", path=c.write("other.json", json.dumps(file)))
+                c.kill("coordinator-0", signal.SIGTERM)
+                c.start("coordinator-0")
+                c.wait_alive()
+                wait_until(lambda: "not trusted" in c.missing(), "certificate", 20)
             finally:
                 c.stop()
 
