@@ -47,8 +47,8 @@ Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *warning, Why 
     memcpy(out, text, bytes);
     out[bytes] = '\0';
     if (about.st_mode & (S_IRWXG | S_IRWXO))
-        (void)error_why(warning, OK, "others may read %s: chmod 600 keeps the cluster key a secret",
-                        path);
+        return error_why(warning, OK,
+                         "others may read %s: chmod 600 keeps the cluster key a secret", path);
     return OK;
 }
 

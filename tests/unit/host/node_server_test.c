@@ -101,7 +101,7 @@ static int start(void **state)
         .ready = say_ready,
     };
     if (listen_open("127.0.0.1:0", &options.listen, &why) != OK) return 1;
-    port = (uint16_t)atoi(strrchr(options.listen.address, ':') + 1);
+    port = (uint16_t)strtoul(strrchr(options.listen.address, ':') + 1, NULL, 10);
     return node_server_open(&options, &server, &why) == OK ? 0 : 1;
 }
 
