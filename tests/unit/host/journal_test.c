@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "host/journal.h"
+#include "host/places.h"
 
 static char directory[] = "/tmp/cobord-journal-XXXXXX", path[128];
 static Why why;
@@ -32,9 +33,8 @@ static int make_directory(void **state)
 static int remove_directory(void **state)
 {
     (void)state;
-    char command[160];
-    snprintf(command, sizeof command, "rm -r %s", directory);
-    return system(command);
+    places_remove(directory);
+    return 0;
 }
 
 static Journal *open_journal(uint64_t knot_id)
