@@ -31,8 +31,9 @@ typedef struct Share Share;
 MUST_CHECK Error share_open(const ShareOptions *options, Share **out, Why *why);
 void share_close(Share *share);
 
-/* The station's side; waits while the warden fills its memory, but not for one that is silent for `silence_s`. Owner  *descriptor is the
- * caller's. Errors  ERR_UNREACHABLE, ERR_KEY (another user), ERR_NOT_AVAILABLE (it says no), ERR_FORMAT. */
+/* The station's side; waits while the warden fills its memory, but not for one that is silent for
+ * `silence_s`. Owner  *descriptor is the caller's.
+ * Errors  ERR_UNREACHABLE, ERR_KEY (another user), ERR_NOT_AVAILABLE (it says no), ERR_FORMAT. */
 MUST_CHECK Error share_ask(const char *path, const char *key, uint64_t knot_id, unsigned silence_s,
                            ShareWhat *what, int *descriptor, Why *why);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A warden's levels over a real file: any range is right whatever memory and disk keep, many threads at once, with bytes
- * that turn bad in between; and the tables that all checks rest on. */
+/* A warden's levels over a real file: any range is right whatever memory and disk keep, many
+ * threads at once, with bytes that turn bad in between; and the tables that all checks rest on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
