@@ -393,7 +393,7 @@ static void give_up_newest(Coordinator *c)
     }
 }
 
-static void give_up_from(Coordinator *c, const CoordinatorFrame *frame)
+void coordinator_give_up_from(Coordinator *c, const CoordinatorFrame *frame)
 {
     const CoordinatorFrame *newest;
     do {
@@ -420,7 +420,7 @@ const CoordinatorEvent *coordinator_fail_frame(Coordinator *c, CoordinatorFrame 
                                                uint32_t *count)
 {
     *count = 0;
-    give_up_from(c, frame);
+    coordinator_give_up_from(c, frame);
     if (frame->sequence_count == 1) return end_slots(c, frame, error, count);
     for (uint32_t i = 0; i < frame->sequence_count; i++)
         c->slots[frame->sequences[i].session].alone = true;
@@ -431,7 +431,7 @@ const CoordinatorEvent *coordinator_refuse_frame(Coordinator *c, CoordinatorFram
                                                  Error error, uint32_t *count)
 {
     *count = 0;
-    give_up_from(c, frame);
+    coordinator_give_up_from(c, frame);
     return end_slots(c, frame, error, count);
 }
 

@@ -115,6 +115,8 @@ const CoordinatorEvent *coordinator_refuse_frame(Coordinator *c, CoordinatorFram
 /* Gives up every frame under way: slots of `lost` start again from the first token, the others from
  * `fed`. NULL: none of them is lost. */
 void coordinator_give_up_frames(Coordinator *c, const CoordinatorFrame *lost);
+/* Gives up the frame and those made after it; their slots go back to what was sent before. */
+void coordinator_give_up_from(Coordinator *c, const CoordinatorFrame *frame);
 /* Whether any slot of the frame still waits for it: false when all were stopped. */
 bool coordinator_frame_is_wanted(const Coordinator *c, const CoordinatorFrame *frame);
 

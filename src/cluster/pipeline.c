@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/pipeline_state.h"
 
+static const uint64_t UNWANTED_NS = 1000 * MS;
+
 /* ---- Events ---- */
 
 static void push_events(Pipeline *p, const CoordinatorEvent *events, uint32_t count, const Why *why)
@@ -69,6 +71,21 @@ void pipeline_refuse(Pipeline *p, Frame *f, Error error, const Why *why)
         coordinator_refuse_frame(p->coordinator, f->work, error, &count);
     push_events(p, events, count, why);
     leave_from(p, place_of(p, f));
+}
+
+static bool is_wanted(const Pipeline *p, const Frame *f)
+{
+    return coordinator_frame_is_wanted(p->coordinator, f->work);
+}
+
+/* The newest frames, while nobody waits for them: their slots are free at once. */
+static void leave_unwanted(Pipeline *p)
+{
+    uint32_t from = p->under_way;
+    while (from && !is_wanted(p, &p->frames[p->order[from - 1]])) from--;
+    if (from == p->under_way) return;
+    coordinator_give_up_from(p->coordinator, p->frames[p->order[from]].work);
+    leave_from(p, from);
 }
 
 /* A station that loses sessions faster than they are replayed would go on for ever. */
@@ -162,8 +179,16 @@ static void take_frames(Pipeline *p)
     }
 }
 
+/* Nobody waits for it, but for frames behind it: it goes on as long as it moves. */
+static void step_unwanted(Pipeline *p, Frame *f)
+{
+    if (f->stage == STAGE_LOGITS) pipeline_logits_drop(p, f);
+    else if (f->stage != STAGE_DONE && p->now_ns - f->moved_ns >= UNWANTED_NS) pipeline_give_up(p);
+}
+
 static void step_frame(Pipeline *p, Frame *f)
 {
+    if (!is_wanted(p, f)) step_unwanted(p, f);
     if (f->stage == STAGE_EMBED || f->stage == STAGE_LOGITS) pipeline_shards_step(p, f);
     else if (f->stage == STAGE_FORWARD) pipeline_forward_step(p, f);
 }
@@ -196,6 +221,7 @@ void pipeline_advance(Pipeline *p, uint64_t now_ns)
     do {
         p->again = false;
         pipeline_nodes_step(p);
+        leave_unwanted(p);
         take_frames(p);
         for (uint32_t i = 0; i < p->under_way; i++) step_frame(p, &p->frames[p->order[i]]);
         while (is_oldest_done(p)) end_frame(p, &p->frames[p->order[0]]);

@@ -214,7 +214,12 @@ static void lay_nodes(Pipeline *p, Memory *l)
     uint32_t nodes = p->config.cluster->node_count + 1;
     p->nodes = take(l, nodes, sizeof *p->nodes);
     p->ranges = take(l, p->stations + p->shards, sizeof *p->ranges);
-    for (uint32_t i = 0; p->nodes && i < nodes; i++) p->nodes[i] = (Node){.range = NONE};
+    for (uint32_t i = 0; i < nodes; i++) {
+        Node n = {.range = NONE};
+        n.health_answer = take(l, 1, FRAME_ERROR_ROOM);
+        n.drop_answer = take(l, 1, FRAME_ERROR_ROOM);
+        if (p->nodes) p->nodes[i] = n;
+    }
 }
 
 static void lay(Pipeline *p, Memory *l)

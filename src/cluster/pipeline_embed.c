@@ -59,6 +59,7 @@ void pipeline_embed_begin(Pipeline *p, Frame *f)
 {
     const CoordinatorFrame *w = f->work;
     f->stage = STAGE_EMBED;
+    f->moved_ns = p->now_ns;
     p->again = true;
     arena_reset(&f->area, 0);
     memcpy(f->ids, w->ids, w->rows * sizeof *f->ids);

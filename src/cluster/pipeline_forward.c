@@ -16,6 +16,7 @@ void pipeline_forward_begin(Pipeline *p, Frame *f)
     f->station = 0;
     f->slowest_ns = 0;
     f->waits_since_ns = 0;
+    f->moved_ns = p->now_ns;
     p->again = true;
     bool decode = true;
     for (uint32_t i = 0; i < w->sequence_count; i++) {
@@ -65,13 +66,16 @@ static void send(Pipeline *p, Frame *f, uint32_t node)
     pipeline_calls_make(p, &call, f->request.rows);
 }
 
-/* A node of the range to go on with when the active one is lost: NONE while there is none. */
-static uint32_t successor(Pipeline *p, const Range *r)
+/* A node of the range to go on with in place of the active one: any when that is gone; one that failed
+ * less when it fails again and again, though it is alive (it drains). NONE: there is none. */
+static uint32_t successor(const Pipeline *p, const Range *r)
 {
-    if (!p->nodes[r->active].gone) return NONE;
+    const Node *active = &p->nodes[r->active];
     for (uint32_t i = 1; i < r->count; i++) {
         uint32_t node = r->first + (r->active - r->first + i) % r->count;
-        if (pipeline_nodes_usable(p, node)) return node;
+        bool better =
+            active->failed_in_a_row > 1 && p->nodes[node].failed_in_a_row < active->failed_in_a_row;
+        if ((active->gone || better) && pipeline_nodes_usable(p, node)) return node;
     }
     return NONE;
 }
@@ -84,14 +88,10 @@ static bool is_patience_over(const Pipeline *p, const Range *r, const Frame *f)
 }
 
 /* No node can be asked now. */
-static void wait(Pipeline *p, Frame *f, Range *r)
+static void wait(Pipeline *p, Frame *f, const Range *r)
 {
     if (!f->waits_since_ns) f->waits_since_ns = p->now_ns ? p->now_ns : 1;
-    uint32_t next = successor(p, r);
-    if (next != NONE) {
-        r->active = next;
-        pipeline_replay_all(p, next);
-    } else if (!coordinator_frame_is_wanted(p->coordinator, f->work)) {
+    if (!coordinator_frame_is_wanted(p->coordinator, f->work)) {
         pipeline_give_up(p);
     } else if (is_patience_over(p, r, f)) {
         Why why;
@@ -104,8 +104,15 @@ void pipeline_forward_step(Pipeline *p, Frame *f)
 {
     Range *r = pipeline_station(p, f->station);
     if (f->calls || !has_turn(p, f)) return;
-    if (pipeline_nodes_usable(p, r->active)) send(p, f, r->active);
-    else wait(p, f, r);
+    uint32_t next = successor(p, r);
+    if (next != NONE) {
+        r->active = next;
+        pipeline_replay_all(p, next);
+    } else if (pipeline_nodes_usable(p, r->active)) {
+        send(p, f, r->active);
+    } else {
+        wait(p, f, r);
+    }
 }
 
 uint64_t pipeline_forward_wake_ns(const Pipeline *p, const Frame *f)
@@ -149,11 +156,12 @@ static void take_answer(Pipeline *p, Frame *f, Ended *e)
                             (uint64_t)compute_us * 1000);
     if (e->took_ns > f->slowest_ns) f->slowest_ns = e->took_ns;
     f->waits_since_ns = 0;
+    f->moved_ns = p->now_ns;
     f->bad = 0;
     if (++f->station == p->stations) pipeline_logits_begin(p, f);
 }
 
-/* The request is wrong, they say: damaged on the way, or by our fault. */
+/* The request is wrong, they say: damaged on the way, or by our fault. (ERR_CHECKSUM is always the way's.) */
 static void take_refusal(Pipeline *p, Frame *f, const Ended *e)
 {
     if (++f->bad >= BAD_MAX) pipeline_fail(p, f, e->error, &e->why);
@@ -168,11 +176,18 @@ static void take_loss(Pipeline *p, Frame *f, const Ended *e)
     pipeline_replay(p, f, e->call->node, &e->why);
 }
 
+/* Patience is for the time in which nobody could be asked: a call to a node that was there is none of it. */
+static void begin_to_wait(const Pipeline *p, Frame *f, uint64_t took_ns)
+{
+    if (f->waits_since_ns) f->waits_since_ns += took_ns;
+    else f->waits_since_ns = p->now_ns ? p->now_ns : 1;
+}
+
 void pipeline_forward_ended(Pipeline *p, Frame *f, const Ended *ended)
 {
     Ended e = *ended;
     p->again = true;
-    if (!f->waits_since_ns && e.error != OK) f->waits_since_ns = p->now_ns ? p->now_ns : 1;
+    if (e.error != OK) begin_to_wait(p, f, e.took_ns);
     switch (e.error) {
     case OK: take_answer(p, f, &e); break;
     case ERR_CANCELLED: break; /* by us: its node is DOWN */
@@ -183,16 +198,12 @@ void pipeline_forward_ended(Pipeline *p, Frame *f, const Ended *ended)
         pipeline_nodes_heard(p, e.call->node);
         pipeline_fail(p, f, e.error, &e.why);
         break;
-    case ERR_TOO_LARGE:
-        if (e.answered) pipeline_fail(p, f, e.error, &e.why);
-        else pipeline_nodes_failed(p, e.call->node, e.error, &e.why);
-        break;
     case ERR_USAGE:
+    case ERR_TOO_LARGE:
     case ERR_FORMAT:
     case ERR_TRUNCATED:
     case ERR_TYPE:
     case ERR_SHAPE:
-    case ERR_CHECKSUM:
     case ERR_RANGE:
     case ERR_DUPLICATE:
         if (e.answered) take_refusal(p, f, &e);

@@ -241,6 +241,13 @@ static Error give(Pipeline *p, Frame *f, uint32_t row, Why *why)
     return error_why(why, ERR_INTERNAL, "%u candidates did not suffice for a pick", m.count);
 }
 
+void pipeline_logits_drop(Pipeline *p, Frame *f)
+{
+    for (uint32_t i = 0; i < p->shards; i++) f->asks[i].open = false;
+    f->round_count = 0;
+    pipeline_calls_cancel_frame(p, f);
+}
+
 void pipeline_logits_end(Pipeline *p, Frame *f)
 {
     Why why;

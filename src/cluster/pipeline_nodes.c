@@ -106,6 +106,7 @@ void pipeline_nodes_succeeded(Pipeline *p, const Ended *e)
 {
     Node *n = pipeline_node_of(p, e->call->node);
     n->backoff_ns = 0;
+    n->failed_in_a_row = 0;
     pipeline_nodes_add_time(&n->whole, e->took_ns);
     learn_usual(&n->usual_ns[e->call->path][class_of(e->rows)], e->took_ns);
     pipeline_nodes_heard(p, e->call->node);
@@ -132,6 +133,7 @@ void pipeline_nodes_failed(Pipeline *p, uint32_t node, Error error, const Why *w
 {
     Node *n = pipeline_node_of(p, node);
     n->failures++;
+    n->failed_in_a_row++;
     keep_why(n, error, why);
     if (node != PIPELINE_OWN && n->state != PIPELINE_DOWN) set_down(p, n);
 }
@@ -152,7 +154,9 @@ static void ask_health(Pipeline *p, uint32_t node)
     PipelineCall call = {.call = pipeline_calls_of_health(p, node),
                          .node = node,
                          .part = p->config.cluster->nodes[node].part,
-                         .path = PIPELINE_HEALTH};
+                         .path = PIPELINE_HEALTH,
+                         .answer = p->nodes[node].health_answer,
+                         .answer_room = FRAME_ERROR_ROOM};
     p->nodes[node].health_ns = UINT64_MAX; /* until it has ended */
     if (pipeline_calls_is_free(p, call.call)) pipeline_calls_make(p, &call, 0);
 }
@@ -194,7 +198,9 @@ static void ask_drop(Pipeline *p, uint32_t node)
                          .node = node,
                          .part = p->config.cluster->nodes[node].part,
                          .path = PIPELINE_DROP,
-                         .session = p->drops[n->drops % p->config.slots]};
+                         .session = p->drops[n->drops % p->config.slots],
+                         .answer = n->drop_answer,
+                         .answer_room = FRAME_ERROR_ROOM};
     if (!pipeline_calls_is_free(p, call.call)) return;
     n->drops++;
     pipeline_calls_make(p, &call, 0);

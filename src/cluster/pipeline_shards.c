@@ -55,10 +55,24 @@ static uint32_t choose(const Pipeline *p, const Range *r, const Ask *a)
     return NONE;
 }
 
-static bool is_hopeless(const Pipeline *p, const Range *r, const Ask *a)
+/* All others are taken as zero: without this one there is nothing. */
+static bool is_last_hope(const Pipeline *p, const Frame *f, uint32_t shard)
 {
-    return a->failures >= FAILURES_MAX ||
-           (r->none_since_ns && p->now_ns - r->none_since_ns >= GRACE_NS);
+    for (uint32_t i = 0; i < p->shards; i++)
+        if (i != shard && (f->asks[i].open || f->asks[i].answered)) return false;
+    return true;
+}
+
+static uint64_t grace_ns(const Pipeline *p, const Frame *f, uint32_t shard)
+{
+    return is_last_hope(p, f, shard) ? p->patience_ns : GRACE_NS;
+}
+
+static bool is_hopeless(const Pipeline *p, const Frame *f, uint32_t shard)
+{
+    uint64_t since = pipeline_shard(p, shard)->none_since_ns;
+    if (since && p->now_ns - since >= grace_ns(p, f, shard)) return true;
+    return f->asks[shard].failures >= FAILURES_MAX && !is_last_hope(p, f, shard);
 }
 
 static void take_zero(Pipeline *p, Frame *f, uint32_t shard)
@@ -82,11 +96,12 @@ static void climb(Pipeline *p, Frame *f, uint32_t shard)
         send(p, f, shard, 0, node);
     } else if (!a->own_failed) {
         send(p, f, shard, 0, PIPELINE_OWN);
-    } else if (is_hopeless(p, r, a)) {
+    } else if (is_hopeless(p, f, shard)) {
         take_zero(p, f, shard);
     } else if (!r->none_since_ns) {
         a->tried = 0;
-        a->retry_ns = p->now_ns + (RETRY_NS << a->failures);
+        a->retry_ns =
+            p->now_ns + (RETRY_NS << (a->failures < FAILURES_MAX ? a->failures : FAILURES_MAX));
     }
 }
 
@@ -151,7 +166,8 @@ uint64_t pipeline_shards_wake_ns(const Pipeline *p, const Frame *f)
         const Range *r = pipeline_shard(p, i);
         uint64_t at = hedge_at(p, f, i);
         if (a->open && is_idle(p, f, i))
-            at = r->none_since_ns ? r->none_since_ns + GRACE_NS : a->retry_ns;
+            at = r->none_since_ns ? r->none_since_ns + grace_ns(p, f, i) : a->retry_ns;
+        if (a->open && at < a->retry_ns) at = a->retry_ns;
         if (at < wake) wake = at;
     }
     return wake;
@@ -167,6 +183,7 @@ static void take_answer(Pipeline *p, Frame *f, uint32_t shard, uint32_t twin, En
                                        : pipeline_logits_take(p, f, shard, twin, e->bytes, &e->why);
     if (e->error != OK) return;
     a->open = false;
+    a->answered = true;
     pipeline_nodes_succeeded(p, e);
     pipeline_calls_cancel(p, pipeline_calls_of_shard(p, f, shard, !twin));
     if (e->call->node != PIPELINE_OWN && !pipeline_nodes_usable(p, r->active))
@@ -176,7 +193,8 @@ static void take_answer(Pipeline *p, Frame *f, uint32_t shard, uint32_t twin, En
 static bool is_refusal(Error error)
 {
     return error >= ERR_USAGE && error <= ERR_TOO_LARGE && error != ERR_UNSUPPORTED &&
-           error != ERR_MISSING_TENSOR && error != ERR_NOT_FOUND;
+           error != ERR_MISSING_TENSOR && error != ERR_NOT_FOUND &&
+           error != ERR_CHECKSUM; /* damaged on the way */
 }
 
 static void take_failure(Pipeline *p, Frame *f, uint32_t shard, const Ended *e)

@@ -51,6 +51,8 @@ typedef struct Node {
     uint64_t usual_ns[NODE_KINDS][ROW_CLASSES]; /* 0: not known */
     uint64_t calls, failures, hedges, replays, bytes_sent, bytes_received;
     Times whole, compute;
+    uint32_t failed_in_a_row;             /* calls */
+    uint8_t *health_answer, *drop_answer; /* [FRAME_ERROR_ROOM] */
     Why last;
 } Node;
 
@@ -104,6 +106,7 @@ typedef enum Stage {
 typedef struct Ask {
     bool open; /* an answer is wanted */
     bool zero; /* there is none: zero rows */
+    bool answered;
     bool own_failed;
     uint32_t tried; /* bit i: node i of the range, since the last round */
     uint32_t failures, bad;
@@ -123,6 +126,7 @@ typedef struct Frame {
     uint32_t number;
     uint32_t calls;          /* that have not ended */
     uint64_t waits_since_ns; /* it could go on if a node were there; 0: not so */
+    uint64_t moved_ns;       /* when it came to its stage or station */
     uint32_t bad;            /* times a station called it wrong */
     uint64_t slowest_ns;     /* of its forward calls */
 
@@ -181,7 +185,7 @@ struct Pipeline {
     bool *used;             /* [slots]: some station may hold it */
     bool *forget;           /* [slots]: when no frame of it is under way */
     uint32_t *slot_replays; /* [slots]: since the last confirmed frame */
-    uint32_t sessions_made;
+    uint64_t sessions_made;
     uint64_t *drops; /* a ring of the last sessions to be freed */
     uint64_t drops_made;
 
@@ -210,11 +214,11 @@ static inline Node *pipeline_node_of(const Pipeline *p, uint32_t node)
 /* (nonce, count): rises with every request. */
 static inline uint64_t pipeline_request_id(Pipeline *p)
 {
-    return (uint64_t)p->config.nonce << 32 | (uint32_t)++p->requests;
+    return ((uint64_t)p->config.nonce << 32) + ++p->requests;
 }
 static inline uint64_t pipeline_session_id(Pipeline *p)
 {
-    return (uint64_t)p->config.nonce << 32 | ++p->sessions_made;
+    return ((uint64_t)p->config.nonce << 32) + ++p->sessions_made;
 }
 
 /* pipeline.c */
@@ -295,5 +299,7 @@ MUST_CHECK Error pipeline_logits_take(Pipeline *p, Frame *f, uint32_t shard, uin
                                       size_t bytes, Why *why);
 void pipeline_logits_zero(Pipeline *p, Frame *f, uint32_t shard);
 void pipeline_logits_end(Pipeline *p, Frame *f);
+/* Nobody waits for it: no pick of it is made. */
+void pipeline_logits_drop(Pipeline *p, Frame *f);
 
 #endif
