@@ -248,7 +248,7 @@ static void get_knot(void *context, NodeRequest *r)
 {
     WardenRole *w = context;
     Why why = {{0}};
-    uint64_t first, bytes;
+    uint64_t first = 0, bytes = 0;
     uint8_t *body = NULL;
     WardenLater later = {0};
     Error e = check_headers(w, r, &why);

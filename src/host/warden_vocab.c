@@ -203,7 +203,7 @@ static Error keep_row(WardenVocab *v, const WardenVocabRow *row, Why *why)
 /* Asks the row store for missing[count], at most BATCH_ROWS. */
 static void read_rows(WardenVocab *v, WardenVocabRow *const *missing, uint32_t count, bool *found)
 {
-    uint32_t ids[BATCH_ROWS], cols = v->tensor->cols;
+    uint32_t ids[BATCH_ROWS] = {0}, cols = v->tensor->cols;
     memset(found, 0, count * sizeof *found);
     if (!v->rows) return;
     for (uint32_t i = 0; i < count; i++) ids[i] = missing[i]->id;
@@ -219,8 +219,9 @@ static void read_rows(WardenVocab *v, WardenVocabRow *const *missing, uint32_t c
 static Error read_missing(WardenVocab *v, WardenVocabRow *const *missing, uint32_t count, Why *why)
 {
     bool found[BATCH_ROWS];
-    WardenVocabRow *below[BATCH_ROWS];
+    WardenVocabRow *below[BATCH_ROWS] = {0};
     uint32_t below_count = 0;
+    if (!count) return OK;
     read_rows(v, missing, count, found);
     for (uint32_t i = 0; i < count; i++)
         if (!found[i]) below[below_count++] = missing[i];
