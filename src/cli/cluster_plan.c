@@ -130,11 +130,10 @@ static Error list_places(ClusterPlan *p, Why *why)
 }
 
 Error cluster_plan_make(const Options *o, const char *model_name, const OpenModel *model,
-                        ClusterPlan *p, Why *why)
+                        const Hosts *hosts, ClusterPlan *p, Why *why)
 {
     *p = (ClusterPlan){.place_count = 0};
-    if (options_text(o, OPTION_HOSTS))
-        TRY(hosts_read(options_text(o, OPTION_HOSTS), &p->hosts, why));
+    if (hosts) p->hosts = *hosts;
     TRY(make_with_slots(o, model, p, why));
     static const RowsElement elements[] = {ROWS_F32, ROWS_F16, ROWS_INT8};
     model_name_of(model_name, p->name);

@@ -42,10 +42,10 @@ typedef struct ClusterPlan {
     ClusterFile file; /* nodes NULL before cluster_plan_file */
 } ClusterPlan;
 
-/* Plans; reads --hosts when the verb takes it. Owner  the model outlives it; cluster_plan_free, also after an error.
- * Errors  ERR_PLAN (the Why is the sum), ERR_RANGE, ERR_USAGE, those of hosts_read, ERR_MEMORY. */
+/* Plans. `hosts` NULL: this machine. Owner  the model outlives it; cluster_plan_free, also after an error.
+ * Errors  ERR_PLAN (the Why is the sum), ERR_RANGE, ERR_USAGE, ERR_MEMORY. */
 MUST_CHECK Error cluster_plan_make(const Options *o, const char *model_name, const OpenModel *model,
-                                   ClusterPlan *out, Why *why);
+                                   const Hosts *hosts, ClusterPlan *out, Why *why);
 /* Measures what is cheap to measure here, and fills machine and cost. */
 MUST_CHECK Error cluster_plan_price(ClusterPlan *p, Why *why);
 /* Addresses of --hosts: the coordinator at the first's port (or --listen's), the others from there on.

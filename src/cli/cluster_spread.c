@@ -92,8 +92,7 @@ static void shares(const ClusterPlan *p, uint32_t first, uint32_t count, PlanCut
     for (uint32_t i = 0; i < count; i++) {
         const PlanRole *role = &p->plan.role[first + i];
         uint32_t machine = p->role_machine[first + i];
-        uint64_t needs =
-            role->total_bytes - role->window_bytes - role->pinned_bytes - role->cache_bytes;
+        uint64_t needs = plan_role_fixed_bytes(role);
         uint64_t memory = p->plan.request.memory_bytes;
         out[i] = (PlanCutShare){.speed = speed_of(&p->hosts, machine) / together[machine],
                                 .bytes_room = memory > needs ? memory - needs : 0};
@@ -118,12 +117,12 @@ static Error cut(ClusterPlan *p, PlanRequest *request, Why *why)
     return OK;
 }
 
-/* Everything in memory, in every role. */
-static bool is_resident(const Plan *plan)
+static uint64_t streamed_bytes(const Plan *plan)
 {
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->role_count; i++)
-        if (plan->role[i].pinned_bytes < plan->role[i].weight_bytes) return false;
-    return true;
+        bytes += plan->role[i].weight_bytes - plan->role[i].pinned_bytes;
+    return bytes;
 }
 
 /* With these workers on each machine. */
@@ -144,25 +143,45 @@ static Error make_with(ClusterPlan *p, PlanRequest *request, const uint32_t *wor
     return plan_make(request, &p->plan, why);
 }
 
+typedef struct Spread {
+    uint32_t workers[HOSTS_MAX], stations, shards;
+} Spread;
+
+/* At most `each` processes on a machine. Result  false: that is all they can have. */
+static bool spread_of(const ClusterPlan *p, const PlanRequest *request, const uint32_t *most,
+                      uint32_t each, Spread *out)
+{
+    uint32_t all = 0;
+    bool more = false;
+    for (uint32_t i = 0; i < p->hosts.count; i++) {
+        out->workers[i] = most[i] < each ? most[i] : each;
+        more |= most[i] > each;
+        all += out->workers[i];
+    }
+    out->stations = out->shards = p->hosts.count;
+    if (each > 2)
+        plan_split_workers(request->knot, request->hyper, all, &out->stations, &out->shards);
+    return more && all < PLAN_CUT_MAX;
+}
+
 /* A station and a shard on each machine; more of both, as far as memory goes, until nothing is streamed:
- * each one more is a call more for every token. */
+ * each one more is a call more for every token. When something always is: the plan with the least. */
 static Error make_growing(ClusterPlan *p, PlanRequest *request, const uint32_t *most, Why *why)
 {
-    uint32_t workers[HOSTS_MAX], stations = p->hosts.count, shards = p->hosts.count, all = 0;
-    for (uint32_t each = 2;; each += each / 4 + 1) {
-        bool grown = false;
-        uint32_t before = all;
-        all = 0;
-        for (uint32_t i = 0; i < p->hosts.count; i++) {
-            workers[i] = most[i] < each ? most[i] : each;
-            grown |= most[i] > each;
-            all += workers[i];
-        }
-        if (before) plan_split_workers(request->knot, request->hyper, all, &stations, &shards);
-        Error error = make_with(p, request, workers, stations, shards, why);
-        bool more = grown && all < PLAN_CUT_MAX;
-        if (error == OK ? is_resident(&p->plan) || !more : error != ERR_PLAN || !more) return error;
+    Spread now, best = {.stations = 0};
+    uint64_t least = UINT64_MAX;
+    Error error = OK;
+    bool more = true;
+    for (uint32_t each = 2; more && least > 0; each += each / 4 + 1) {
+        more = spread_of(p, request, most, each, &now);
+        error = make_with(p, request, now.workers, now.stations, now.shards, why);
+        if (error != OK && error != ERR_PLAN) return error;
+        if (error != OK || streamed_bytes(&p->plan) >= least) continue;
+        least = streamed_bytes(&p->plan);
+        best = now;
     }
+    if (!best.stations) return error;
+    return make_with(p, request, best.workers, best.stations, best.shards, why);
 }
 
 Error cluster_spread_make(ClusterPlan *p, PlanRequest *request, Why *why)

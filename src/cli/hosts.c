@@ -111,7 +111,7 @@ static Error hosts_known(Members m, Why *why)
         for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
             found |= yyjson_equals_str(name, known[k]);
         if (!found)
-            return error_why(why, ERR_FORMAT, "%s: there is no member \"%.60s\"", m.where,
+            return error_why(why, ERR_FORMAT, "%s: there is no member \"%.*s\"", m.where, 60,
                              yyjson_get_str(name));
     }
     return OK;

@@ -82,11 +82,11 @@ static Error write_file(const Options *o, ClusterPlan *p, Why *why)
     return OK;
 }
 
-static Error plan(const Options *o, const OpenModel *model, Why *why)
+static Error plan(const Options *o, const OpenModel *model, const Hosts *hosts, Why *why)
 {
     static ClusterPlan p;
     const char *path = options_text(o, OPTION_OUTPUT);
-    Error error = cluster_plan_make(o, o->operands[0], model, &p, why);
+    Error error = cluster_plan_make(o, o->operands[0], model, hosts, &p, why);
     if (error == OK) error = cluster_plan_price(&p, why);
     if (error == OK) error = write_file(o, &p, why);
     if (error == OK && options_switch(o, OPTION_JSON)) plan_print_json(&p, path);
@@ -104,6 +104,7 @@ static Error plan(const Options *o, const OpenModel *model, Why *why)
 int cli_plan(int argc, char **argv)
 {
     static OpenModel model;
+    static Hosts hosts;
     Options o;
     int code;
     if (!options_read(&o, &plan_verb, argc, argv, &code)) return code;
@@ -115,10 +116,15 @@ int cli_plan(int argc, char **argv)
         return complain_usage(
             "plan: --hosts chooses ranges itself: without --workers and --ranges");
     Why why = {{0}};
-    Error error = open_model_open(o.operands[0], 0, progress_tell(), &model, &why);
+    const char *list = options_text(&o, OPTION_HOSTS);
+    Error error = list ? hosts_read(list, &hosts, &why) : OK;
+    if (error != OK)
+        return complain(error, &why, options_where(&o, OPTION_HOSTS),
+                        "Give addresses with commas between, or a file (docs/cluster.md)");
+    error = open_model_open(o.operands[0], 0, progress_tell(), &model, &why);
     progress_end(error == OK);
     if (error != OK) return complain(error, &why, o.operands[0], NULL);
-    error = plan(&o, &model, &why);
+    error = plan(&o, &model, list ? &hosts : NULL, &why);
     code = error == OK ? 0 : complain(error, &why, o.operands[0], NULL);
     open_model_close(&model);
     return code;

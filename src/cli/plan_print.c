@@ -63,9 +63,9 @@ static void table_line(const char *id, const char *range, const double *column)
 {
     char head[PLAN_ROLE_NAME_BYTES + RANGE_BYTES];
     /* a long range begins where the id ends */
-    (void)snprintf(head, sizeof head, "%-*s %s", strlen(range) > 17 ? 0 : 14, id, range);
-    printf("%-32s", head);
-    for (int i = 0; i < 6; i++) printf(" %7.1f", column[i]);
+    (void)snprintf(head, sizeof head, "%-*s %s", strlen(range) > 23 ? 0 : 14, id, range);
+    printf("%-38s", head);
+    for (int i = 0; i < 6; i++) printf(" %6.1f", column[i]);
     printf("\n");
 }
 
@@ -97,15 +97,16 @@ static void table_hosts(const ClusterPlan *p)
             if (i < p->plan.request.stations) stations++;
             else shards++;
         }
-        printf("%-14s %s%" PRIu32 " stations, %" PRIu32 " shards\n", p->hosts.entry[m].host,
-               m == 0 ? "coordinator, " : "", stations, shards);
+        printf("%-14s %s%" PRIu32 " station%s, %" PRIu32 " shard%s\n", p->hosts.entry[m].host,
+               m == 0 ? "coordinator, " : "", stations, stations == 1 ? "" : "s", shards,
+               shards == 1 ? "" : "s");
     }
 }
 
 void plan_print_table(const ClusterPlan *p)
 {
     const PlanRequest *r = &p->plan.request;
-    printf("%-14s %-17s %7s %7s %7s %7s %7s %7s\n", "MiB", "range", "weights", "kept", "window",
+    printf("%-14s %-23s %6s %6s %6s %6s %6s %6s\n", "MiB", "range", "weight", "kept", "window",
            "cache", "rest", "total");
     for (uint32_t i = 0; i < p->place_count; i++) table_role(p, &p->places[i]);
     table_hosts(p);

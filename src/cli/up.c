@@ -161,7 +161,7 @@ static Error write_cluster(Up *up, const Options *o, const char *name, const Ope
 {
     static ClusterPlan p;
     char directory[PLACES_PATH_BYTES + 2], key[KEY_BYTES_MAX + 1];
-    Error error = cluster_plan_make(o, name, model, &p, why);
+    Error error = cluster_plan_make(o, name, model, NULL, &p, why);
     if (error == OK) error = reserve_ports(up, &p, why);
     (void)snprintf(directory, sizeof directory, "%s/", up->directory);
     p.request.directory = directory;

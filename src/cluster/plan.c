@@ -411,12 +411,17 @@ static Error refuse(const Plan *plan, Why *why)
 #undef M
 }
 
-/* With all its weights in place of the window: whole large pages touch one more at either end. */
+/* Instead of the window: whole large pages touch one more at either end. */
+uint64_t plan_role_fixed_bytes(const PlanRole *role)
+{
+    uint64_t window = 2 * LARGE_PAGE_BYTES + (role->is_shard ? ROWS_WINDOW_BYTES : 0);
+    return role->process_bytes + role->floor_bytes + role->scratch_bytes + role->frame_bytes +
+           role->logits_bytes + window;
+}
+
 static uint64_t resident_bytes(const PlanRole *role)
 {
-    uint64_t rows_window = role->is_shard ? ROWS_WINDOW_BYTES : 0;
-    return role->total_bytes - role->window_bytes + rows_window + 2 * LARGE_PAGE_BYTES +
-           role->weight_bytes;
+    return plan_role_fixed_bytes(role) + role->cache_bytes + role->weight_bytes;
 }
 
 /* `resident`: without streaming anything. */

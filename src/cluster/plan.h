@@ -94,6 +94,9 @@ MUST_CHECK Error plan_make(const PlanRequest *request, Plan *out, Why *why);
 void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations,
                         uint32_t *shards);
 
+/* What a node takes beside its weights and attention cache when nothing is streamed. */
+uint64_t plan_role_fixed_bytes(const PlanRole *role);
+
 /* "coordinator-0", "station-1", "shard-7": of a role, or of the coordinator. */
 enum { PLAN_ROLE_NAME_BYTES = 24 };
 void plan_role_name(const Plan *plan, const PlanRole *role, char out[PLAN_ROLE_NAME_BYTES]);

@@ -52,7 +52,8 @@ typedef struct SuperviseOptions {
     void (*ready)(void *context); /* once */
 } SuperviseOptions;
 
-/* Until a signal asks for the end (stop_install was called), or a node cannot be kept alive. No process is left on return.
+/* Until a signal asks for the end (stop_install was called), or a node cannot be kept alive. No process
+ * is left on return.
  * Errors  ERR_CANCELLED (asked to), ERR_IO (a node that has no point: its id, how it ended and its last line),
  * ERR_MEMORY. */
 MUST_CHECK Error supervise_run(const SuperviseOptions *options, Why *why);

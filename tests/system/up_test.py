@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""cobord up with real processes: the text of one process whatever dies or freezes, budgets kept, nothing left behind."""
+"""cobord up with real processes: one text whatever dies or freezes, budgets kept, nothing left behind."""
 
 import http.client
 import json
@@ -306,7 +306,8 @@ class Lives(unittest.TestCase):
 
     def test_too_small_a_plan(self):
         self.refuse(1, "MiB allowed", "attention cache", arguments=("--listen", "127.0.0.1:0", "--memory", "20M"))
-        self.refuse(1, "MiB allowed", "context 8192", arguments=("--listen", "127.0.0.1:0", "--memory", "64M", "--context", "8192"))
+        large = ("--listen", "127.0.0.1:0", "--memory", "64M", "--context", "8192")
+        self.refuse(1, "MiB allowed", "context 8192", arguments=large)
 
     def test_wrong_usage(self):
         self.refuse(2, "MODEL or --cluster", arguments=(), model=None)

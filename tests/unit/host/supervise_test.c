@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A supervisor in a process of its own over stand-ins (tests/data/supervise/node.py): what dies or freezes comes back, what
- * cannot work ends it all, lines arrive whole, and nothing is left behind. */
+/* A supervisor in a process of its own over stand-ins (tests/data/supervise/node.py): what dies or
+ * freezes comes back, what cannot work ends it all, lines arrive whole, and nothing is left behind. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
