@@ -103,8 +103,9 @@ class Identity(Base):
         for node in (cluster.start("layer-warden-0"), cluster.start("shard-warden-0")):
             right = KNOT.request([(ATTN, 0, 16, 5760), ("output_norm_weight", 0, 1, 2304)])
             paths = [("POST", "/tensors"), ("POST", "/configure"), ("POST", "/invalidate/%41"),
-                     ("POST", "/invalidate/-1"), ("POST", "/invalidate/99999999999999999999"), ("DELETE", "/tensors"),
-                     ("GET", "/tensor/a%00b"), ("GET", "/tensor/" + "x" * 900), ("GET", "/knot?bytes=%31-2"), ("GET", "/tensor/../etc")]
+                     ("POST", "/invalidate/-1"), ("POST", "/invalidate/99999999999999999999"),
+                     ("DELETE", "/tensors"), ("GET", "/tensor/a%00b"), ("GET", "/tensor/" + "x" * 900),
+                     ("GET", "/knot?bytes=%31-2"), ("GET", "/tensor/../etc")]
             for i in range(300):
                 method, path = dice.choice(paths)
                 body = bytearray(dice.choice([right, dice.randbytes(dice.randrange(400)), b"", b"{" * 4000]))
