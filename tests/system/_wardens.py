@@ -103,14 +103,18 @@ def greedy(stations, shards, ids=IDS, count=COUNT, session=1):
 _expected = {}
 
 
-def expected(model=MODEL, ids=IDS, count=COUNT):
-    """The text of one process with the whole file."""
+def solo(ids, count, model=MODEL):
+    """The ids that one process with the whole file goes on with."""
+    out = list(ids)
+    for _ in range(count):
+        at = nodes.support.logits(model.name, out, "--top", "1")["positions"][-1]
+        out.append(at["top"][0][0])
+    return out[len(ids):]
+
+
+def expected(model=MODEL):
     if model.name not in _expected:
-        out = list(ids)
-        for _ in range(count):
-            at = nodes.support.logits(model.name, out, "--top", "1")["positions"][-1]
-            out.append(at["top"][0][0])
-        _expected[model.name] = out[len(ids):]
+        _expected[model.name] = solo(IDS, COUNT, model)
     return _expected[model.name]
 
 

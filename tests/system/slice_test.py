@@ -19,7 +19,8 @@ import unittest
 import _nodes as nodes
 import _servers as servers
 from _nodes import KEY
-from _wardens import ATTN, IDS, KNOT, MIB, MODEL, OTHER, Base, FileServer, Liar, descriptors, stats, wait_for
+from _wardens import (ATTN, IDS, KNOT, MIB, MODEL, OTHER, Base, FileServer, Liar, descriptors, solo, stats,
+                      wait_for)
 
 
 class WithoutTheFile(Base):
@@ -98,6 +99,41 @@ class WithoutTheFile(Base):
                 for liar in liars[:2]:
                     self.assertTrue(any("/invalidate/blk_" in x for x in liar.posts), liar.posts)
                 self.assertTrue(any(x == "/invalidate/504" for x in liars[2].posts), liars[2].posts)
+
+    def test_coordinator(self):
+        """Nobody but the wardens has the file: the tokenizer comes from one of them."""
+        cluster = self.cluster()
+        wardens = cluster.wardens()
+        cluster.all_without_file()
+        coordinator = cluster.without_file("coordinator-0")
+        self.assertFalse(descriptors(coordinator, ".knot"))
+        prompt = "The capital of France is"
+        ids = json.loads(nodes.support.must("tokenize", MODEL.path, "--json-lines",
+                                            stdin=json.dumps({"text": prompt}).encode()))["ids"]
+        right = solo(ids, 6)
+        line = json.dumps({"ids": right}).encode()
+        text = json.loads(nodes.support.must("detokenize", MODEL.path, stdin=line))["text"]
+        self.assertEqual(self.complete(coordinator, prompt, 6), text)
+        self.assertGreater(stats(wardens[0])["l1"]["hits"], 0)
+
+    def complete(self, coordinator, prompt, count):
+        body = {"model": "any", "prompt": prompt, "max_tokens": count, "temperature": 0}
+        status, answer = coordinator.call("POST", "/v1/completions", json.dumps(body),
+                                          headers={"Content-Type": "application/json"})
+        self.assertEqual(status, 200, answer)
+        return json.loads(answer)["choices"][0]["text"]
+
+    def test_store_alone(self):
+        """No wardens at all: nodes read the store, a shard its embedding rows too."""
+        with FileServer(MODEL.path.parent) as store:
+            cluster = self.cluster(node_store=store.url)
+            for node in cluster.file["stations"] + cluster.file["shards"]:
+                del node["warden"]
+            cluster.file["layer_wardens"], cluster.file["shard_wardens"] = [], []
+            cluster.write()
+            stations, shards = cluster.all_without_file()
+            self.text_is_right(stations, shards)
+        self.text_is_right(stations, shards, session=2)  # nothing is asked for any more
 
     def test_other_range(self):
         """A slice grows when its node is given another range."""
