@@ -11,7 +11,7 @@ typedef struct Slot {
     uint32_t *tokens; /* [context + 1]: the last one emitted needs no position */
     uint32_t count, fed, sent;
     uint32_t frames; /* under way with rows of it */
-    uint32_t tokens_left;
+    uint32_t tokens_left, starts;
     uint32_t cut;       /* rows of one chunk of its prompt */
     bool active, alone; /* alone: in frames of its own, after a frame with others failed */
     bool degraded;
@@ -165,6 +165,7 @@ Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids, uint
     s->tokens_left = tokens_max;
     s->active = true;
     s->alone = false;
+    s->starts++;
     return OK;
 }
 
@@ -177,6 +178,8 @@ bool coordinator_is_active(const Coordinator *c, uint32_t slot)
 {
     return slot < c->config.slots && c->slots[slot].active;
 }
+
+uint32_t coordinator_starts(const Coordinator *c, uint32_t slot) { return c->slots[slot].starts; }
 
 bool coordinator_is_under_way(const Coordinator *c, uint32_t slot)
 {

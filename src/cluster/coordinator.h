@@ -123,6 +123,8 @@ bool coordinator_frame_is_wanted(const Coordinator *c, const CoordinatorFrame *f
 /* Ends a slot's answer between frames; nothing when it is free. What frames under way bring for it is ignored. */
 void coordinator_stop(Coordinator *c, uint32_t slot);
 bool coordinator_is_active(const Coordinator *c, uint32_t slot);
+/* How often it was started: two events of one slot with the same number are of one answer. */
+uint32_t coordinator_starts(const Coordinator *c, uint32_t slot);
 /* Whether frames under way have rows of it, active or not: it can be neither started nor truncated then. */
 bool coordinator_is_under_way(const Coordinator *c, uint32_t slot);
 

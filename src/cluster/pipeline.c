@@ -11,19 +11,23 @@ static void push_events(Pipeline *p, const CoordinatorEvent *events, uint32_t co
         ASSERT(p->events_count < p->events_max);
         Event *e = &p->events[(p->events_first + p->events_count++) % p->events_max];
         e->event = events[i];
+        e->starts = coordinator_starts(p->coordinator, events[i].slot);
         e->why = why ? *why : (Why){{0}};
     }
 }
 
+/* An event that waited while its slot was given to another answer is nobody's any more. */
 bool pipeline_next_event(Pipeline *p, CoordinatorEvent *event, Why *why)
 {
-    if (!p->events_count) return false;
-    const Event *e = &p->events[p->events_first];
-    *event = e->event;
-    if (why) *why = e->why;
-    p->events_first = (p->events_first + 1) % p->events_max;
-    p->events_count--;
-    return true;
+    while (p->events_count) {
+        const Event *e = &p->events[p->events_first];
+        p->events_first = (p->events_first + 1) % p->events_max;
+        p->events_count--;
+        *event = e->event;
+        if (why) *why = e->why;
+        if (e->starts == coordinator_starts(p->coordinator, event->slot)) return true;
+    }
+    return false;
 }
 
 /* ---- Frames that come to nothing ---- */

@@ -154,6 +154,7 @@ typedef struct Frame {
 
 typedef struct Event {
     CoordinatorEvent event;
+    uint32_t starts; /* of its slot, then */
     Why why;
 } Event;
 

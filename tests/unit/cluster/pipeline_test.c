@@ -625,6 +625,33 @@ static void failures_are_isolated(void **state)
     rig_close(&rig);
 }
 
+/* Two answers end at once; before the second end is read its slot is another answer's. */
+static void old_events_are_nobodys(void **state)
+{
+    (void)state;
+    Rig rig;
+    CoordinatorEvent event;
+    rig_open(&rig, &model, &usual);
+    rig.node[2].dead = true;
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(
+            coordinator_start(rig.coordinator, i, talks[1].prompt, 3, 5, &talks[1].params, NULL),
+            OK);
+    rig_pass(&rig, 29000);
+    while (coordinator_is_active(rig.coordinator, 0)) {
+        rig.now_ns += 10 * RIG_MS;
+        pipeline_advance(rig.pipeline, rig.now_ns);
+    }
+    assert_true(pipeline_next_event(rig.pipeline, &event, NULL));
+    assert_true(event.ended && event.error == ERR_UNREACHABLE);
+    uint32_t other = !event.slot;
+    assert_false(coordinator_is_active(rig.coordinator, other));
+    coordinator_truncate(rig.coordinator, other, 0);
+    start(&rig, other);
+    assert_false(pipeline_next_event(rig.pipeline, &event, NULL));
+    rig_close(&rig);
+}
+
 static void wrong_clusters_are_refused(void **state)
 {
     (void)state;
@@ -737,6 +764,7 @@ int main(void)
         cmocka_unit_test(unwanted_prompts_are_given_up),
         cmocka_unit_test(a_stopped_slot_does_not_wait),
         cmocka_unit_test(failures_are_isolated),
+        cmocka_unit_test(old_events_are_nobodys),
         cmocka_unit_test(wrong_clusters_are_refused),
         cmocka_unit_test(chaos_gives_the_same_tokens),
     };
