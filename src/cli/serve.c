@@ -8,6 +8,7 @@
 
 #include "cli/complain.h"
 #include "cli/engine_options.h"
+#include "cli/model_name.h"
 #include "cli/verbs.h"
 #include "host/listen.h"
 #include "host/places.h"
@@ -28,27 +29,6 @@ static const OptionVerb serve_verb = {
     .operands_max = 1,
     .operand_names = "MODEL",
 };
-
-enum { SERVE_NAME_MAX = 96 };
-
-/* The model's name in answers: the last part of what it was called, without its suffix, in plain characters. */
-static void name_model(const char *model, char *out)
-{
-    const char *slash = strrchr(model, '/');
-    const char *from = slash && slash[1] ? slash + 1 : model;
-    size_t bytes = strlen(from);
-    if (bytes > 5 &&
-        (strcmp(from + bytes - 5, ".knot") == 0 || strcmp(from + bytes - 5, ".gguf") == 0))
-        bytes -= 5;
-    if (bytes > SERVE_NAME_MAX) bytes = SERVE_NAME_MAX;
-    for (size_t i = 0; i < bytes; i++) {
-        char c = from[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                     strchr("._-:", c);
-        out[i] = plain ? c : '_';
-    }
-    out[bytes] = '\0';
-}
 
 /* A journal that cannot be had costs resuming, not serving. */
 static Journal *journal_from(const Options *o, uint64_t knot_id)
@@ -87,9 +67,9 @@ static int serve_model(const Options *o, EngineSession *session, const Listen *l
 {
     Why why = {{0}};
     const char *model = o->operands[0];
-    char name[SERVE_NAME_MAX + 1];
+    char name[MODEL_NAME_BYTES];
     const Plan *plan = engine_plan(session->engine);
-    name_model(model, name);
+    model_name_of(model, name);
     ServeOptions options = {
         .listen = *listen,
         .model = name,
