@@ -148,8 +148,9 @@ static void write_head(const Remote *r, uint64_t now_ns, JsonWriter *w)
     json_writer_text(w, c->model_name);
     put_text(w, "knot_id", knot_id);
     put_text(w, "version", r->options.version);
-    put_bool(w, "complete", r->ready);
-    if (!r->ready) put_text(w, "missing", r->missing.text);
+    put_bool(w, "ready", r->ready);
+    put_bool(w, "complete", r->complete);
+    if (!r->complete) put_text(w, "missing", r->missing.text);
     put_number(w, "uptime_seconds", (now_ns - r->opened_ns) / 1000000000u);
     put_number(w, "layers", c->layers);
     put_number(w, "vocabulary", c->vocabulary);

@@ -113,15 +113,15 @@ struct Remote {
     RemoteReport *reports; /* [node_count] */
     RemoteQuestion *questions;
     uint32_t next_report;
-    uint64_t tick_ns;
-    bool table_shown, was_complete, complete_once;
-    uint64_t waited_ns; /* when the wait for missing nodes was last told of */
+    uint64_t tick_ns, look_ns;
+    bool table_shown, complete, complete_once;
+    uint64_t told_ns; /* of missing nodes */
     /* under the lock */
     pthread_mutex_t lock;
     Why missing;
     char *description; /* [description_room] */
     size_t description_room, description_bytes;
-    atomic_bool ready;
+    atomic_bool ready; /* requests can be answered: complete, or what is missing can be read here */
 };
 
 /* remote.c */

@@ -17,6 +17,7 @@
 #include "wire/frame.h"
 
 enum { TICK_NS = 1000000000, START_TICK_NS = 100000000, START_PAUSE_NS = 500000000 };
+enum { LOOK_NS = 50000000 };
 enum { TOLD_AGAIN_S = 10 };
 
 static const ClusterFile *cluster_of(const Remote *r) { return r->options.cluster; }
@@ -140,7 +141,7 @@ void remote_watch_take(Remote *r, RemoteQuestion *q, uint64_t now_ns)
     else read_body(r, q, report);
     report->due_ns =
         now_ns + (r->complete_once ? REMOTE_REPORT_PAUSE_S * 1000000000ull : START_PAUSE_NS);
-    if (!r->complete_once) r->tick_ns = 0;
+    if (!r->complete_once) r->tick_ns = r->look_ns = 0;
 }
 
 /* ---- Asking ---- */
@@ -224,6 +225,37 @@ static bool all_ready(const Remote *r, Why *why)
     return complete;
 }
 
+/* Whether only shards are missing, whose rows this process can read itself. */
+static bool can_stand_in(const Remote *r)
+{
+    const ClusterFile *c = cluster_of(r);
+    bool complete = r->options.path != NULL && r->own.failures == 0;
+    for (uint32_t i = 0; complete && i < c->node_count;) {
+        bool up = c->nodes[i].role != CLUSTER_STATION;
+        do {
+            PipelineNode known = {0};
+            if (!up) pipeline_node(r->pipeline, i, &known);
+            up |= known.state == PIPELINE_UP;
+            i++;
+        } while (i < c->node_count && c->nodes[i].is_replica);
+        complete = up;
+    }
+    return complete;
+}
+
+static void tell_completeness(Remote *r, uint64_t now_ns, bool complete, const Why *why)
+{
+    uint64_t seconds = (now_ns - r->opened_ns) / 1000000000u;
+    if (complete && !r->complete) {
+        fprintf(stderr, "cobord: the cluster is complete (%llu s)\n", (unsigned long long)seconds);
+    } else if (!complete && r->table_shown &&
+               (r->complete || now_ns - r->told_ns > TOLD_AGAIN_S * 1000000000ull)) {
+        fprintf(stderr, "cobord: the cluster is not complete: %s%s\n", why->text,
+                r->ready ? "; its rows are read here" : "");
+        r->told_ns = now_ns;
+    }
+}
+
 static void look_at_readiness(Remote *r, uint64_t now_ns)
 {
     Why why = {{0}};
@@ -233,17 +265,10 @@ static void look_at_readiness(Remote *r, uint64_t now_ns)
         r->missing = why;
         pthread_mutex_unlock(&r->lock);
     }
+    r->ready = complete || (r->complete_once && can_stand_in(r));
+    tell_completeness(r, now_ns, complete, &why);
     r->complete_once |= complete;
-    r->ready = complete;
-    uint64_t seconds = (now_ns - r->opened_ns) / 1000000000u;
-    if (complete && !r->was_complete)
-        fprintf(stderr, "cobord: the cluster is complete (%llu s)\n", (unsigned long long)seconds);
-    else if (!complete && r->table_shown &&
-             (r->was_complete || now_ns - r->waited_ns > TOLD_AGAIN_S * 1000000000ull)) {
-        fprintf(stderr, "cobord: the cluster is not complete: %s\n", why.text);
-        r->waited_ns = now_ns;
-    }
-    r->was_complete = complete;
+    r->complete = complete;
 }
 
 /* ---- Lines for a person ---- */
@@ -309,8 +334,10 @@ static void take_snapshot(Remote *r, uint64_t now_ns)
 void remote_watch_tick(Remote *r, uint64_t now_ns)
 {
     ask_those_due(r, now_ns);
-    if (now_ns < r->tick_ns && r->ready) return;
-    look_at_readiness(r, now_ns);
+    if (now_ns >= r->look_ns) {
+        r->look_ns = now_ns + LOOK_NS;
+        look_at_readiness(r, now_ns);
+    }
     if (now_ns < r->tick_ns) return;
     r->tick_ns = now_ns + (r->complete_once ? TICK_NS : START_TICK_NS);
     if (!r->table_shown) show_table(r);

@@ -432,7 +432,13 @@ class LostNodesTest(unittest.TestCase):
             self.assertEqual(content(got), self.expected)
             self.assertNotIn("degraded", got)
             wait_until(lambda: c.cluster()["own_store_calls"] > 0, "own_store_calls")
+            wait_until(lambda: not c.cluster()["complete"], "notices")
+            self.assertEqual(c.call("GET", "/ready")[0], 200)
+            self.assertEqual(content(c.json(CHAT, self.body)), self.expected)
             self.assertIn("shard-1", c.nodes["coordinator-0"].errors())
+            c.kill("station-0")
+            c.wait_ready(503)
+            self.assertIn("station-0", c.missing())
         finally:
             c.stop()
 
