@@ -37,14 +37,19 @@ void pipeline_forward_begin(Pipeline *p, Frame *f)
 
 /* ---- Asking ---- */
 
-/* Every older frame has passed the station. */
+/* Every older frame has passed the station, and fewer are at stations than may be at once: that bounds only when it
+ * is less than the stations, and only who comes to the first. */
 static bool has_turn(const Pipeline *p, const Frame *f)
 {
+    uint32_t at_stations = 0, most = p->frame_count - 1; /* one more gets its rows meanwhile */
+    bool bound = most < p->stations && f->station == 0;
     for (uint32_t i = 0; i < p->under_way; i++) {
         const Frame *older = &p->frames[p->order[i]];
-        if (older == f) return true;
+        if (older == f) return !bound || at_stations < most;
         if (older->stage == STAGE_EMBED) return false;
-        if (older->stage == STAGE_FORWARD && older->station <= f->station) return false;
+        if (older->stage != STAGE_FORWARD) continue;
+        if (older->station <= f->station) return false;
+        at_stations++;
     }
     return false;
 }
