@@ -126,6 +126,24 @@ void knot_file_drop(const KnotFile *f, uint64_t offset, uint64_t bytes)
     if (first < last) (void)madvise(f->map + first, (size_t)(last - first), MADV_DONTNEED);
 }
 
+/* One large page at a time: a longer call is not ended by a signal. */
+void knot_file_bring_in(const KnotFile *f, uint64_t offset, uint64_t bytes)
+{
+    uint64_t unit = KNOT_FILE_DROP_UNIT, first = f->knot.payload_offset + offset,
+             last = first + bytes;
+    ASSERT(bytes <= f->knot.payload_bytes && offset <= f->knot.payload_bytes - bytes);
+#ifdef MADV_POPULATE_READ
+    for (uint64_t next; first < last; first = next) {
+        next = (first / unit + 1) * unit;
+        if (next > last) next = last;
+        uint64_t page = first / PAGE_BYTES * PAGE_BYTES;
+        (void)madvise(f->map + page, (size_t)(next - page), MADV_POPULATE_READ);
+    }
+#else
+    (void)unit, (void)last;
+#endif
+}
+
 Error knot_file_vocab(const KnotFile *f, Vocab *out, Why *why)
 {
     KnotSection s = f->knot.tokenizer;

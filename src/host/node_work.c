@@ -206,6 +206,7 @@ static Error build(NodeWork *w, Why *why)
     TRY(node_memory_take(m, &arena, &scratch, why));
     TRY(worker_start(&w->worker, &w->model.file, 0, m->window_bytes, w->threads, why));
     weights_pin(&w->worker.weights, m->weights_first, m->weights_first + m->pinned_bytes);
+    knot_file_bring_in(&w->model.file, m->weights_first, m->pinned_bytes);
     w->worker.cancelled = client_is_gone;
     w->worker.cancel_context = w;
     TRY(w->role->build(w, &arena, scratch, why));
