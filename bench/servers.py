@@ -13,11 +13,17 @@ import socket
 import subprocess
 import tempfile
 import time
+from statistics import median
 
+import options
+import page
+import programs
 from programs import BenchError, Sample, busy_seconds, own_seconds
 
 START_SECONDS_MAX = 300
 ANSWER_SECONDS_MAX = 900
+LARGE = "64G"  # a budget that bounds nothing
+HOP_GOAL_US = 150
 STOP_SECONDS_MAX = 20
 FIRST_PRIORITY = 10
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -46,6 +52,10 @@ def wait_port(process, port):
         except OSError:
             time.sleep(0.05)
     raise process.failed("does not listen")
+
+
+def add_model(add):
+    add("--model", default="qwen2.5-coder-1.5b", help="a model of the zoo, or a .knot file (default: %(default)s)")
 
 
 def add_first(add):
@@ -227,6 +237,56 @@ class Server(Process):
 
     def values(self, measure):
         return [s.tps[measure] for s in self.samples]
+
+
+class Turn:
+    """A server in options.take_turns: each run has a text of its own, the same for all."""
+
+    def __init__(self, server, args):
+        self.server, self.args, self.number = server, args, 0
+
+    name = property(lambda self: self.server.name)
+
+    def warm_up(self):
+        self.server.wait_ready()
+        self.server.stream(counting_prompt(0, 32), 8)
+
+    def run(self):
+        self.number += 1
+        self.server.run(counting_prompt(self.number, self.args.prompt), self.args.gen)
+
+
+def same_texts(one, other):
+    return all(a.facts["text"] == b.facts["text"] for a, b in zip(one.samples, other.samples, strict=True))
+
+
+def ratio(one, other, measure):
+    return median(one.values(measure)) / median(other.values(measure))
+
+
+def hop_lines(up):
+    """What a call costs beyond computing, and what all that waits on one token is."""
+    nodes = up.cluster()["nodes"]
+    stations = [n for n in nodes if n["role"] == "station"]
+    beyond = [n["p50_us"] - n["compute_p50_us"] for n in stations]
+    yield (f"a call of a station: p50 {median(beyond):.0f} µs beyond computing ({min(beyond)} to {max(beyond)} over "
+           f"{len(stations)}), goal {HOP_GOAL_US} µs {page.verdict(max(beyond) <= HOP_GOAL_US)}; computing "
+           + ", ".join(f"{n['compute_p50_us'] / 1000:.1f}" for n in stations) + " ms")
+    shards = [n["p50_us"] for n in nodes if n["role"] == "shard"]
+    if shards:
+        yield f"calls of shards, all at once: p50 {min(shards) / 1000:.1f} to {max(shards) / 1000:.1f} ms"
+
+
+def knot_of(args):
+    """(name, path) of a model: a knot file, or one of the zoo, which is pulled when it is not here."""
+    if args.model.endswith(".knot"):
+        return os.path.basename(args.model)[:-5], args.model
+    path = os.path.join(options.cache_folder(), "models", args.model + ".knot")
+    if not os.path.isfile(path):
+        programs.call([args.cobord, "pull", args.model], output=False)
+    if not os.path.isfile(path):
+        raise BenchError(f"cobord pull {args.model} left no {path}. Give a .knot with --model.")
+    return args.model, path
 
 
 class Others:
