@@ -76,20 +76,37 @@ static Error make_once(const Options *o, const OpenModel *model, uint32_t slots,
     return cluster_spread_make(p, &request, why);
 }
 
-/* Without --slots: four conversations when a useful context (or the one that was asked for) and a useful chunk are
- * left; else two, else one. */
+static bool is_resident(const Plan *plan)
+{
+    for (uint32_t i = 0; i < plan->role_count; i++)
+        if (plan->role[i].pinned_bytes < plan->role[i].weight_bytes) return false;
+    return true;
+}
+
+/* A useful context and a useful chunk, or those that were asked for. */
+static bool is_useful(const Options *o, const Hyper *hyper, const Plan *plan)
+{
+    uint32_t useful = hyper->context && hyper->context < PLAN_CONTEXT_USEFUL ? hyper->context
+                                                                             : PLAN_CONTEXT_USEFUL;
+    return (options_given(o, OPTION_CONTEXT) || plan->context >= useful) &&
+           (options_given(o, OPTION_CHUNK) || plan->chunk >= CHUNK_USEFUL);
+}
+
+/* Without --slots: four conversations, or two, with which the weights stay resident; else four or two with
+ * which they do not; else one. */
 static Error make_with_slots(const Options *o, const OpenModel *model, ClusterPlan *p, Why *why)
 {
-    static const uint32_t choices[] = {4, 2};
+    static const struct {
+        uint32_t slots;
+        bool resident;
+    } choices[] = {{4, true}, {2, true}, {4, false}, {2, false}};
     if (options_given(o, OPTION_SLOTS))
         return make_once(o, model, (uint32_t)options_count(o, OPTION_SLOTS), p, why);
-    uint32_t trained = model->hyper.context ? model->hyper.context : PLAN_CONTEXT_USEFUL;
-    uint32_t useful = trained < PLAN_CONTEXT_USEFUL ? trained : PLAN_CONTEXT_USEFUL;
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
-        Error error = make_once(o, model, choices[i], p, why);
-        bool enough = (options_given(o, OPTION_CONTEXT) || p->plan.context >= useful) &&
-                      (options_given(o, OPTION_CHUNK) || p->plan.chunk >= CHUNK_USEFUL);
-        if (error == OK ? enough : error != ERR_PLAN) return error;
+        Error error = make_once(o, model, choices[i].slots, p, why);
+        if (error != OK && error != ERR_PLAN) return error;
+        if (error != OK || !is_useful(o, &model->hyper, &p->plan)) continue;
+        if (!choices[i].resident || is_resident(&p->plan)) return OK;
     }
     return make_once(o, model, 1, p, why);
 }

@@ -435,6 +435,23 @@ static Error fits(Plan *plan, bool resident, bool *yes, Why *why)
     return OK;
 }
 
+/* One a station, but no more than half the coordinator's budget holds. */
+static Error choose_frames(Plan *plan, Why *why)
+{
+    uint32_t chunk = plan->chunk;
+    uint64_t largest;
+    if (!chunk) plan->chunk = 1;
+    plan->request.frames = min_u32(plan->request.stations, CLUSTER_FILE_PIPELINE_MAX);
+    TRY(size_roles(plan, &largest, why));
+    while (plan->coordinator.total_bytes > plan->request.memory_bytes / 2 &&
+           plan->request.frames > 2) {
+        plan->request.frames /= 2;
+        TRY(size_roles(plan, &largest, why));
+    }
+    plan->chunk = chunk;
+    return OK;
+}
+
 /* The largest chunk of 2^n rows whose activations take at most a quarter of what is free. */
 static Error choose_chunk_solo(Plan *plan, Why *why)
 {
@@ -582,6 +599,7 @@ Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
     choose_logit_rows(plan);
     plan->context = request->context ? request->context : min_u32(limit, CACHE_BLOCK_POSITIONS);
     plan->chunk = request->chunk;
+    if (!request->frames && !request->solo) TRY(choose_frames(plan, why));
     if (!plan->chunk) TRY(choose_chunk(plan, why));
     if (!request->context) TRY(choose_context(plan, limit, why));
     bool yes;

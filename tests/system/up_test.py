@@ -364,6 +364,31 @@ class Lives(unittest.TestCase):
             ended = self.refuse(1, "again and again", "may take 24.0 MiB", arguments=("--cluster", path), model=None)
             self.assertEqual(ended.nodes(), {})
 
+    def test_wardens_die_too(self):
+        cluster = self.up("--listen", "127.0.0.1:0", "--wardens", "--shards", "2", "--context", "512", "--slots", "1")
+        self.assertEqual({n for n in cluster.nodes() if "warden" in n},
+                         {"layer-warden-0", "layer-warden-1", "shard-warden-0"})
+        expected = alone("--temperature", "0")
+        self.assertEqual(cluster.ask(), expected)
+        for node in ("layer-warden-0", "shard-warden-0"):
+            with self.subTest(node):
+                old = []
+                self.assertEqual(cluster.stream(5, lambda: old.append(cluster.kill(node))), expected)
+                cluster.wait_for_new(node, old[0])
+        for node, pid in cluster.nodes().items():
+            self.assertLessEqual(status(pid, "VmHWM"), 128 * 1024, node)
+        self.assertEqual(cluster.stop(), 0)
+
+    def test_many_workers_hold_everything(self):
+        small = ("--memory", "48M", "--context", "512", "--slots", "1")
+        cluster = self.up("--listen", "127.0.0.1:0", "--workers", "9", *small)
+        nodes = cluster.nodes()
+        self.assertEqual(len(nodes), 10)
+        self.assertEqual(cluster.ask(), alone("--temperature", "0"))
+        for node, pid in nodes.items():
+            self.assertLessEqual(status(pid, "VmHWM"), 48 * 1024, node)
+        self.assertEqual(cluster.stop(), 0)
+
     def test_replicas_and_wide_addresses(self):
         cluster = Up("--listen", "0.0.0.0:0", "--replicas", "1", *self.SMALL, wait=False)
         self.addCleanup(cluster.close)

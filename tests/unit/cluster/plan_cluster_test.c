@@ -211,6 +211,7 @@ static void coordinator_has_a_sum(void **state)
     make_plan(&t, 2, 2);
     assert_true(plan.coordinator.total_bytes > plan.coordinator.process_bytes);
     assert_true(plan.coordinator.total_bytes <= 64 << 20);
+    assert_int_equal(plan.request.frames, 2); /* one a station */
     uint64_t one = plan.coordinator.frame_bytes;
     PlanRequest request = plan.request;
     request.frames = 8;
