@@ -358,7 +358,7 @@ static void replicas_take_over(void **state)
     (void)state;
     for (uint32_t node = 1; node <= 8; node++)
         for (int how = 1; how <= 2; how++)
-            for (uint64_t ms = 0; ms < 60; ms += 23) {
+            for (uint64_t ms = 0; ms < 60; ms += 31) {
                 Rig rig;
                 rig_open(&rig, &model, &with_replicas);
                 rig.tick = at_ns;
@@ -724,7 +724,7 @@ static void chaos_tick(Rig *rig)
 static void chaos_gives_the_same_tokens(void **state)
 {
     (void)state;
-    for (uint32_t seed = 1; seed <= 40; seed++) {
+    for (uint32_t seed = 1; seed <= 24; seed++) {
         Rig rig;
         RigShape shape = seed % 2 ? usual : with_replicas;
         shape.frames = 1 + seed % 4;
