@@ -114,7 +114,8 @@ static void begin_fault(Sim *s, const SimFault *f)
     static const char *const verbs[] = {"dies",       "freezes",  "drains",
                                         "is cut off", "restarts", "stalls"};
     SimNode *n = &s->nodes[f->node];
-    uint64_t until = f->at_ns + f->duration_ns;
+    uint64_t until = s->now_ns + f->duration_ns;
+    if (s->plan.calm_ns < until) s->plan.calm_ns = until;
     s->counts->faults[f->kind]++;
     if (f->kind < SIM_RESTART)
         sim_log(s, "%s %s until %.3f ms", sim_nodes_name(s, f->node), verbs[f->kind],
@@ -168,8 +169,9 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 /* Time goes from event to event until all requests have ended and all was quiet for a while. */
 static void pass_time(Sim *s)
 {
-    uint64_t quiet_ns = SIM_NEVER, limit_ns = s->plan.calm_ns + PATIENCE_S * SIM_S;
+    uint64_t quiet_ns = SIM_NEVER;
     for (uint32_t events = 0, idle = 0; !s->failed; events++) {
+        uint64_t limit_ns = s->plan.calm_ns + PATIENCE_S * SIM_S;
         bool stalls = s->now_ns < s->stalled_until_ns;
         if (!stalls) sim_clients_turn(s);
         if (s->failed) return;
@@ -210,7 +212,8 @@ static void run(Sim *s)
     sim_nodes_start(s);
     sim_clients_start_coordinator(s);
     for (uint32_t i = 0; i < s->plan.fault_count; i++)
-        sim_clock_add(s, SIM_FAULT, s->plan.faults[i].at_ns)->fault = i;
+        if (!s->plan.faults[i].after)
+            sim_clock_add(s, SIM_FAULT, s->plan.faults[i].at_ns)->fault = i;
     if (!s->failed) pass_time(s);
     if (!s->failed) sim_clients_check_end(s);
     if (!s->failed) sim_nodes_check_end(s);

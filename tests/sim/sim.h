@@ -86,7 +86,8 @@ typedef struct SimFault {
     SimFaultKind kind;
     uint64_t at_ns, duration_ns;
     uint32_t node;
-    bool silent; /* callers of a dead node hear nothing instead of a reset */
+    uint32_t after; /* so many requests that came to the node, or to any for the coordinator; 0: at at_ns */
+    bool silent;    /* callers of a dead node hear nothing instead of a reset */
 } SimFault;
 
 typedef struct SimRequest {
@@ -224,6 +225,7 @@ typedef struct Sim {
     int slot_request[SIM_SLOTS_MAX]; /* whose conversation it holds, or -1 */
     bool restarted;
     uint64_t stalled_until_ns;
+    uint32_t came[SIM_NODES_MAX]; /* requests to nodes; [0]: to all of them */
 
     uint64_t *rows; /* hashes of every hidden row that the oracle has seen at a pick */
     uint32_t row_count, row_room;

@@ -234,9 +234,24 @@ static bool caller_has_left(const Sim *s, const SimEvent *e)
     return true;
 }
 
+/* Faults that wait for the so many-th request begin right after this one has come. */
+static void count_request(Sim *s, const SimEvent *e)
+{
+    if (e->node == PIPELINE_OWN || e->path > PIPELINE_LOGITS || is_calm(s)) return;
+    s->came[0]++;
+    s->came[e->node]++;
+    for (uint32_t i = 0; i < s->plan.fault_count; i++) {
+        const SimFault *f = &s->plan.faults[i];
+        uint32_t at = f->kind >= SIM_RESTART ? 0 : f->node;
+        if (f->after && (at == 0 || at == e->node) && s->came[at] == f->after)
+            sim_clock_add(s, SIM_FAULT, s->now_ns)->fault = i;
+    }
+}
+
 static void arrive(Sim *s, SimEvent *e)
 {
     SimNode *n = node_of(s, e);
+    count_request(s, e);
     if (n->cut_until_ns > s->now_ns || (!n->alive && n->silent)) {
         free(e->bytes);
         return;

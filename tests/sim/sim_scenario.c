@@ -69,29 +69,49 @@ static void make_network(SimScenario *p, SimRandom *r, bool bad)
     p->corrupt = PICK(r, 0, 50, 300, 1000);
     p->cut_short = PICK(r, 0, 0, 100);
     p->gateway = PICK(r, 0, 0, 100);
-    p->own_is_broken = sim_random_below(r, 12) == 0;
+    p->own_is_broken = sim_random_below(r, 6) == 0;
 }
 
-static void add_fault(SimScenario *p, SimRandom *r, SimFaultKind kind, uint32_t nodes)
+/* About how long there will be work, so that most faults meet some. */
+static uint64_t busy_ns(const Sim *s, uint64_t span_ns)
+{
+    const SimScenario *p = &s->plan;
+    uint64_t hop_ns = 2 * p->delay_ns + p->jitter_ns + p->compute_ns + p->compute_jitter_ns / 2;
+    uint64_t steps = 0;
+    for (uint32_t i = 0; i < p->request_count; i++)
+        steps += s->requests[i].prompt_count / p->chunk + 1 + s->requests[i].tokens_max / 2;
+    uint64_t busy = span_ns + steps * hop_ns * (p->stations + 2) / p->slots;
+    return busy < 2 * SIM_S ? busy : 2 * SIM_S;
+}
+
+static void add_fault(SimScenario *p, SimRandom *r, SimFaultKind kind, uint32_t nodes,
+                      uint64_t busy)
 {
     if (p->fault_count == SIM_FAULTS_MAX) return;
     SimFault *f = &p->faults[p->fault_count++];
-    uint64_t until = sim_random_below(r, 4) ? 300 * SIM_MS : 2 * SIM_S;
+    uint64_t until =
+        PICK(r, 30, 30, 100, 300, 2000) * SIM_MS; /* most of them while there is work */
     *f = (SimFault){.kind = kind,
                     .at_ns = sim_random_between(r, 0, until),
                     .node = 1 + sim_random_below(r, nodes - 1),
                     .silent = sim_random_below(r, 3) == 0};
-    f->duration_ns = kind == SIM_RESTART
-                         ? 0
-                         : sim_random_between(r, SIM_MS, PICK(r, 20, 400, 4000, 8000) * SIM_MS);
+    f->duration_ns =
+        kind == SIM_RESTART
+            ? 0
+            : sim_random_between(r, SIM_MS, PICK(r, 3, 20, 100, 400, 4000, 8000) * SIM_MS);
+    if (sim_random_below(r, 3))
+        f->after = 1 + sim_random_below(r, kind < SIM_RESTART ? PICK(r, 6, 40) : PICK(r, 30, 200));
     if (f->at_ns + f->duration_ns > p->calm_ns) p->calm_ns = f->at_ns + f->duration_ns;
 }
 
-static void make_faults(SimScenario *p, SimRandom *r, bool bad, uint32_t nodes)
+static void make_faults(SimScenario *p, SimRandom *r, bool bad, uint64_t busy)
 {
+    uint32_t nodes = 1 + p->stations + p->shards;
+    for (uint32_t i = 0; i < p->stations; i++) nodes += p->station_replica[i];
+    for (uint32_t i = 0; i < p->shards; i++) nodes += p->shard_replica[i];
     p->calm_ns = PICK(r, 300, 1000, 3000) * SIM_MS;
     for (SimFaultKind kind = 0; bad && kind < SIM_FAULT_KINDS; kind++)
-        for (uint32_t n = PICK(r, 0, 0, 1, 1, 3); n; n--) add_fault(p, r, kind, nodes);
+        for (uint32_t n = PICK(r, 0, 1, 1, 2); n; n--) add_fault(p, r, kind, nodes, busy);
 }
 
 /* --- Requests --- */
@@ -142,7 +162,7 @@ static void make_request(Sim *s, SimRandom *r, uint32_t i, uint64_t span_ns, boo
     }
     if (sim_random_below(r, 40) == 0)
         q->prompt[sim_random_below(r, q->prompt_count)] = SIM_POISON_ID;
-    q->tokens_max = sim_random_below(r, 50) ? 1 + sim_random_below(r, PICK(r, 4, 16, 40)) : 0;
+    q->tokens_max = sim_random_below(r, 50) ? 1 + sim_random_below(r, PICK(r, 4, 20, 60)) : 0;
     q->at_ns = sim_random_between(r, 0, q->follows >= 0 ? span_ns / 16 : span_ns);
     if (sim_random_below(r, 5) == 0)
         q->cancel_after_ns = sim_random_between(r, 0, PICK(r, 5, 100, 1000) * SIM_MS);
@@ -172,15 +192,12 @@ void sim_scenario_make(Sim *s)
     bool followed[SIM_REQUESTS_MAX] = {false};
     *p = (SimScenario){0};
     make_cluster(p, &r);
-    uint32_t nodes = 1 + p->stations + p->shards;
-    for (uint32_t i = 0; i < p->stations; i++) nodes += p->station_replica[i];
-    for (uint32_t i = 0; i < p->shards; i++) nodes += p->shard_replica[i];
     uint32_t weather = sim_random_below(&r, 8); /* 0 fair, 1 and 2 one kind of trouble, else both */
     make_network(p, &r, weather != 0 && weather != 1);
-    make_faults(p, &r, weather != 0 && weather != 2, nodes);
     p->request_count = 1 + sim_random_below(&r, SIM_REQUESTS_MAX);
     uint64_t span_ns = PICK(&r, 0, 50, 500) * SIM_MS;
     for (uint32_t i = 0; i < p->request_count; i++) make_request(s, &r, i, span_ns, followed);
+    make_faults(p, &r, weather != 0 && weather != 2, busy_ns(s, span_ns));
     if (sim_random_below(&r, 10) == 0 || s->broken == SIM_BREAK_FENCE) invite_twins(s);
     s->random.state = sim_random_next(&r);
 }
@@ -226,11 +243,13 @@ void sim_scenario_print(const Sim *s, FILE *out)
         p->twice, p->corrupt, p->cut_short, p->gateway, (double)p->calm_ns / 1e6,
         p->skips_gone ? ", nodes leave out requests of who has left" : "",
         p->own_is_broken ? ", the coordinator's own store is broken" : "");
-    for (uint32_t i = 0; i < p->fault_count; i++)
-        fprintf(out, "  %s of %s at %.3f ms for %.3f ms%s\n", kinds[p->faults[i].kind],
-                p->faults[i].kind >= SIM_RESTART ? "coordinator-0"
-                                                 : sim_nodes_name(s, p->faults[i].node),
-                (double)p->faults[i].at_ns / 1e6, (double)p->faults[i].duration_ns / 1e6,
-                p->faults[i].silent ? ", silent" : "");
+    for (uint32_t i = 0; i < p->fault_count; i++) {
+        const SimFault *f = &p->faults[i];
+        const char *who = f->kind >= SIM_RESTART ? "coordinator-0" : sim_nodes_name(s, f->node);
+        fprintf(out, "  %s of %s for %.3f ms%s", kinds[f->kind], who, (double)f->duration_ns / 1e6,
+                f->silent ? ", silent" : "");
+        if (f->after) fprintf(out, ", at request %u\n", f->after);
+        else fprintf(out, ", at %.3f ms\n", (double)f->at_ns / 1e6);
+    }
     print_requests(s, out);
 }
