@@ -7,18 +7,20 @@
 #include "cli/complain.h"
 #include "cli/engine_options.h"
 #include "cli/progress.h"
+#include "cli/tls_options.h"
 #include "cli/verbs.h"
 #include "host/node.h"
 
-static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID, OPTION_THREADS, OPTION_ISA,
-                                        OPTION_END};
+static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,   OPTION_THREADS,
+                                        OPTION_ISA,     OPTIONS_TLS, OPTION_END};
 static const OptionVerb node_verb = {
     .name = "node",
     .usage = "--cluster FILE --id ID",
     .summary =
         "Runs one node of a cluster: a station, a shard. The file says what it owns, where\n"
         "it listens and what it may take; `cobord plan` writes one, `cobord up` runs all of\n"
-        "its nodes on this machine. SIGTERM finishes what was begun.",
+        "its nodes on this machine. SIGTERM finishes what was begun. --tls-certificate and\n"
+        "--tls-key are of the coordinator's API alone; the file says it for all nodes.",
     .examples = "  cobord node --cluster cluster.json --id station-0\n"
                 "  cobord node --cluster cluster.json --id shard-3 --threads 2\n",
     .options = node_options,
@@ -40,9 +42,14 @@ static int run(const Options *o, const char *path, const char *id)
     Why why = {{0}};
     ClusterFile cluster;
     void *memory;
+    TlsOptions tls;
+    int code = tls_options_read(o, &tls);
+    if (code) return code;
     NodeOptions options = {.threads = (uint32_t)options_count(o, OPTION_THREADS),
                            .isa_given = true,
                            .version = COBORD_VERSION,
+                           .certificate_file = tls.certificate,
+                           .certificate_key_file = tls.key,
                            .tell = progress_tell()};
     Error error = engine_options_isa(o, &options.isa, &why);
     if (error != OK) return complain(error, &why, options_where(o, OPTION_ISA), NULL);

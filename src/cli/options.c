@@ -154,6 +154,17 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
          "where streams are remembered for an hour, to be resumed after a restart; none: "
          "nowhere (default: ~/.local/state/cobord/journal.db)",
          NULL, 0, 0, NULL, 0},
+    [OPTION_TLS_CERTIFICATE] =
+        {"tls-certificate", 0, OPTION_TEXT, "FILE",
+         "PEM file of the certificate, and those between it and its authority: the API is then "
+         "served over TLS",
+         NULL, 0, 0, NULL, 0},
+    [OPTION_TLS_KEY] = {"tls-key", 0, OPTION_TEXT, "FILE", "PEM file of the certificate's key",
+                        NULL, 0, 0, NULL, 0},
+    [OPTION_TLS_CA] = {"tls-ca", 0, OPTION_TEXT, "FILE",
+                       "PEM file of the certificates that a server's is checked against (default: "
+                       "the system's)",
+                       NULL, 0, 0, NULL, 0},
     [OPTION_CACHE] = {"cache", 0, OPTION_TEXT, "DIR",
                       "where models are kept (default: ~/.cache/cobord)", NULL, 0, 0, NULL, 0},
     [OPTION_HUB] = {"hub", 0, OPTION_TEXT, "URL", "base address of the model hub",

@@ -62,6 +62,9 @@ typedef enum OptionId {
     OPTION_SLOTS,
     OPTION_QUEUE,
     OPTION_JOURNAL,
+    OPTION_TLS_CERTIFICATE,
+    OPTION_TLS_KEY,
+    OPTION_TLS_CA,
     /* clusters: plan, up, node */
     OPTION_CLUSTER,
     OPTION_ID,

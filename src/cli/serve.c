@@ -9,13 +9,15 @@
 #include "cli/complain.h"
 #include "cli/engine_options.h"
 #include "cli/model_name.h"
+#include "cli/tls_options.h"
 #include "cli/verbs.h"
 #include "host/listen.h"
 #include "host/places.h"
 #include "host/serve.h"
 
-static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS,   OPTION_QUEUE,
-                                         OPTION_JOURNAL, OPTIONS_ENGINE, OPTION_END};
+static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS, OPTION_QUEUE,
+                                         OPTION_JOURNAL, OPTIONS_TLS,  OPTIONS_ENGINE,
+                                         OPTION_END};
 static const OptionVerb serve_verb = {
     .name = "serve",
     .usage = "MODEL",
@@ -23,7 +25,9 @@ static const OptionVerb serve_verb = {
         "Answers OpenAI's API over HTTP: /v1/chat/completions, /v1/completions, /v1/models, and\n"
         "/tokenize, /detokenize, /health, /ready, /metrics. Ctrl-C finishes what was begun.",
     .examples = "  cobord serve qwen2.5-coder-1.5b\n"
-                "  cobord serve smollm2-135m --listen 127.0.0.1:9000 --slots 8 --context 2048\n",
+                "  cobord serve smollm2-135m --listen 127.0.0.1:9000 --slots 8 --context 2048\n"
+                "  cobord serve smollm2-135m --listen 0.0.0.0:8443 --tls-certificate chain.pem "
+                "--tls-key key.pem\n",
     .options = serve_options,
     .operands_min = 1,
     .operands_max = 1,
@@ -50,20 +54,17 @@ static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count,
     return engine_step(engine, events, count, why);
 }
 
-static void announce(const Listen *listen, const char *name, const Plan *plan, uint32_t slots)
+static void announce(const Listen *listen, bool tls, const char *name, const Plan *plan,
+                     uint32_t slots)
 {
-    printf("%s: %u slots of %u tokens, on http://%s\n", name, slots, plan->context,
-           listen->address);
+    if (!listen->loopback) tls_options_warn(listen->address, tls);
+    printf("%s: %u slots of %u tokens, on %s://%s\n", name, slots, plan->context,
+           tls ? "https" : "http", listen->address);
     (void)fflush(stdout);
-    if (!listen->loopback)
-        fprintf(
-            stderr,
-            "cobord: anyone who reaches %s can use this server: it has no keys and no TLS yet\n",
-            listen->address);
 }
 
-static int serve_model(const Options *o, EngineSession *session, const Listen *listen,
-                       uint32_t slots, uint32_t queue)
+static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *session,
+                       const Listen *listen, uint32_t slots)
 {
     Why why = {{0}};
     const char *model = o->operands[0];
@@ -72,9 +73,11 @@ static int serve_model(const Options *o, EngineSession *session, const Listen *l
     model_name_of(model, name);
     ServeOptions options = {
         .listen = *listen,
+        .certificate_file = tls->certificate,
+        .certificate_key_file = tls->key,
         .model = name,
         .slots = slots,
-        .queue_max = queue,
+        .queue_max = (uint32_t)options_count(o, OPTION_QUEUE),
         .vocabulary = session->model.hyper.vocabulary,
         .context = plan->context,
         .tokenizer = session->model.tokenizer,
@@ -90,7 +93,7 @@ static int serve_model(const Options *o, EngineSession *session, const Listen *l
         journal_close(options.journal);
         return complain(error, &why, listen->address, NULL);
     }
-    announce(listen, name, plan, slots);
+    announce(listen, tls->certificate != NULL, name, plan, slots);
     serve_run(serve);
     serve_close(serve);
     journal_close(options.journal);
@@ -112,9 +115,11 @@ int cli_serve(int argc, char **argv)
     static EngineSession session;
     Options o;
     Listen listen;
+    TlsOptions tls;
     Why why = {{0}};
     int code;
     if (!options_read(&o, &serve_verb, argc, argv, &code)) return code;
+    if ((code = tls_options_read(&o, &tls)) != 0) return code;
     const char *where = options_text(&o, OPTION_LISTEN);
     keep_heap_small();
     Error error = listen_open(where, &listen, &why);
@@ -127,7 +132,7 @@ int cli_serve(int argc, char **argv)
         close(listen.fd);
         return code;
     }
-    code = serve_model(&o, &session, &listen, slots, (uint32_t)options_count(&o, OPTION_QUEUE));
+    code = serve_model(&o, &tls, &session, &listen, slots);
     engine_options_close(&session);
     return code;
 }

@@ -13,33 +13,37 @@
 #include "host/http_client.h"
 #include "host/node.h"
 
-static const OptionId status_options[] = {OPTION_JSON, OPTION_CLUSTER, OPTION_END};
+static const OptionId status_options[] = {OPTION_JSON, OPTION_CLUSTER, OPTION_TLS_CA, OPTION_END};
 static const OptionVerb status_verb = {
     .name = "status",
-    .usage = "[URL | --cluster FILE] [--json]",
+    .usage = "[URL | --cluster FILE] [--tls-ca FILE] [--json]",
     .summary =
         "Shows a running cluster: who owns what, who is missing, memory, weights in memory, queue,\n"
         "and how long calls take. URL is the coordinator's, http://127.0.0.1:8080 if left out;\n"
         "a cluster file says where it is, and which certificates to trust.",
     .examples = "  cobord status\n"
-                "  cobord status http://10.0.0.7:8080 --json\n",
+                "  cobord status http://10.0.0.7:8080 --json\n"
+                "  cobord status https://10.0.0.7:8443 --tls-ca ca.pem\n",
     .options = status_options,
     .operands_max = 1,
     .operand_names = "[URL]",
 };
 
 enum { STATUS_ANSWER_BYTES_MAX = 4 << 20, STATUS_DEADLINE_MS = 5000, STATUS_TEXT_BYTES = 512 };
-static const char status_url[] = "http://127.0.0.1:8080";
+static const char status_place[] = "127.0.0.1:8080";
 
 /* ---- Asking ---- */
 
-/* "10.0.0.7:8080/" becomes "http://10.0.0.7:8080/cluster". */
-static bool status_make_url(const char *given, char out[HTTP_CLIENT_URL_BYTES_MAX])
+/* "10.0.0.7:8080/" becomes "http://10.0.0.7:8080/cluster"; who trusts a certificate wants one to be shown. */
+static bool status_make_url(const char *given, bool tls, char out[HTTP_CLIENT_URL_BYTES_MAX])
 {
     size_t bytes = strlen(given);
     while (bytes && given[bytes - 1] == '/') bytes--;
     bool has_scheme = strncmp(given, "http://", 7) == 0 || strncmp(given, "https://", 8) == 0;
-    int n = snprintf(out, HTTP_CLIENT_URL_BYTES_MAX, "%s%.*s/cluster", has_scheme ? "" : "http://",
+    int n = snprintf(out, HTTP_CLIENT_URL_BYTES_MAX, "%s%.*s/cluster",
+                     has_scheme ? ""
+                     : tls      ? "https://"
+                                : "http://",
                      (int)(bytes < STATUS_TEXT_BYTES ? bytes : STATUS_TEXT_BYTES), given);
     return bytes && bytes <= STATUS_TEXT_BYTES && n > 0 && n < HTTP_CLIENT_URL_BYTES_MAX;
 }
@@ -80,7 +84,7 @@ static const char *status_clean(const char *text, char *out, size_t room)
 }
 
 /* Where the file's coordinator is, and its certificates; `ca` is "" for the system's. */
-static Error status_read_cluster(const char *path, char url[HTTP_CLIENT_URL_BYTES_MAX],
+static Error status_read_cluster(const char *path, bool tls, char url[HTTP_CLIENT_URL_BYTES_MAX],
                                  char ca[NODE_PATH_BYTES], Why *why)
 {
     ClusterFile cluster;
@@ -89,8 +93,8 @@ static Error status_read_cluster(const char *path, char url[HTTP_CLIENT_URL_BYTE
     const ClusterNode *n = &cluster.nodes[0];
     bool six = strchr(n->host, ':') != NULL;
     (void)snprintf(url, HTTP_CLIENT_URL_BYTES_MAX, "http%s://%s%s%s:%u/cluster",
-                   cluster.tls_certificate[0] ? "s" : "", six ? "[" : "", n->host, six ? "]" : "",
-                   (unsigned)n->port);
+                   tls || cluster.tls_certificate[0] ? "s" : "", six ? "[" : "", n->host,
+                   six ? "]" : "", (unsigned)n->port);
     ca[0] = '\0';
     Error error = cluster.tls_ca[0] ? node_path(path, cluster.tls_ca, ca, why) : OK;
     free(memory);
@@ -240,20 +244,22 @@ int cli_status(int argc, char **argv)
     Options o;
     Why why = {{0}};
     HttpCall call;
+    const char *advice = "Is a cluster running there? Start one: cobord up MODEL";
     char url[HTTP_CLIENT_URL_BYTES_MAX], ca[NODE_PATH_BYTES] = "";
     int code;
     if (!options_read(&o, &status_verb, argc, argv, &code)) return code;
-    const char *cluster = options_text(&o, OPTION_CLUSTER);
+    const char *cluster = options_text(&o, OPTION_CLUSTER),
+               *trusted = options_text(&o, OPTION_TLS_CA);
     if (cluster && o.operand_count)
         return complain_usage("status: a URL or --cluster FILE, not both");
-    Error error = cluster ? status_read_cluster(cluster, url, ca, &why) : OK;
+    Error error = cluster ? status_read_cluster(cluster, trusted != NULL, url, ca, &why) : OK;
     if (error != OK) return complain(error, &why, cluster, NULL);
-    if (!cluster && !status_make_url(o.operand_count ? o.operands[0] : status_url, url))
+    const char *given = o.operand_count ? o.operands[0] : status_place;
+    if (!cluster && !status_make_url(given, trusted != NULL, url))
         return complain_usage("status: the URL must have 1 to %d bytes", STATUS_TEXT_BYTES);
-    error = status_ask(url, ca[0] ? ca : NULL, &call, &why);
+    error = status_ask(url, trusted ? trusted : ca[0] ? ca : NULL, &call, &why);
     code = error == OK ? status_show(&call, url, options_switch(&o, OPTION_JSON))
-                       : complain(error, &why, NULL,
-                                  "Is a cluster running there? Start one: cobord up MODEL");
+                       : complain(error, &why, NULL, error == ERR_UNREACHABLE ? advice : NULL);
     free(call.answer);
     return code;
 }

@@ -16,6 +16,7 @@
 #include "cli/cluster_plan.h"
 #include "cli/complain.h"
 #include "cli/progress.h"
+#include "cli/tls_options.h"
 #include "cli/up_run.h"
 #include "cli/verbs.h"
 #include "host/key.h"
@@ -27,7 +28,7 @@
 
 static const OptionId up_options[] = {CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS,
                                       OPTION_ISA,           OPTION_CLUSTER, OPTION_DIR,
-                                      OPTION_CGROUP,        OPTION_END};
+                                      OPTION_CGROUP,        OPTIONS_TLS,    OPTION_END};
 static const OptionVerb up_verb = {
     .name = "up",
     .usage = "MODEL [--stations 2 --shards 8 --memory 128M] | --cluster FILE",
@@ -195,7 +196,7 @@ static int complain_of(Error error, const Why *why, const Options *o, const Up *
     return complain(error, why, thing, NULL);
 }
 
-static int run(Up *up, const Options *o, Why *why)
+static int run(Up *up, const Options *o, const TlsOptions *tls, Why *why)
 {
     const char *name = o->operand_count ? o->operands[0] : NULL;
     const char *cluster = options_text(o, OPTION_CLUSTER);
@@ -212,7 +213,8 @@ static int run(Up *up, const Options *o, Why *why)
                                     ? (uint32_t)options_count(o, OPTION_THREADS)
                                     : 0,
                      .isa = options_given(o, OPTION_ISA) ? options_text(o, OPTION_ISA) : NULL,
-                     .cgroups = options_switch(o, OPTION_CGROUP)};
+                     .cgroups = options_switch(o, OPTION_CGROUP),
+                     .tls = *tls};
     return up_run(&request);
 }
 
@@ -220,6 +222,7 @@ int cli_up(int argc, char **argv)
 {
     Options o;
     Up up = {.lock = -1};
+    TlsOptions tls;
     Why why = {{0}};
     int code;
     if (!options_read(&o, &up_verb, argc, argv, &code)) return code;
@@ -228,8 +231,9 @@ int cli_up(int argc, char **argv)
     if (options_given(&o, OPTION_WORKERS) &&
         (options_given(&o, OPTION_STATIONS) || options_given(&o, OPTION_SHARDS)))
         return complain_usage("up: give either --workers or --stations and --shards");
+    if ((code = tls_options_read(&o, &tls)) != 0) return code;
     stop_install();
-    code = run(&up, &o, &why);
+    code = run(&up, &o, &tls, &why);
     leave(&up, code == 0);
     return code;
 }

@@ -13,7 +13,7 @@
 #include "host/node.h"
 #include "host/supervise.h"
 
-enum { ARGUMENTS_MAX = 12, URL_BYTES = 320, LOG_BYTES = 4200 };
+enum { ARGUMENTS_MAX = 16, URL_BYTES = 320, LOG_BYTES = 4200 };
 
 typedef struct UpNode {
     char *arguments[ARGUMENTS_MAX];
@@ -43,9 +43,16 @@ static const char *host_to_reach(const ClusterNode *n)
     return strcmp(n->host, "::") == 0 ? "::1" : n->host;
 }
 
-static void node_url(const ClusterFile *c, const ClusterNode *n, char out[URL_BYTES])
+/* The API may have TLS where the nodes among themselves have none. */
+static bool has_tls(const UpState *s, const ClusterNode *n)
 {
-    const char *host = host_to_reach(n), *scheme = c->tls_certificate[0] ? "https" : "http";
+    return s->cluster.tls_certificate[0] ||
+           (n->role == CLUSTER_COORDINATOR && s->request->tls.certificate);
+}
+
+static void node_url(const UpState *s, const ClusterNode *n, char out[URL_BYTES])
+{
+    const char *host = host_to_reach(n), *scheme = has_tls(s, n) ? "https" : "http";
     bool six = strchr(host, ':') != NULL;
     (void)snprintf(out, URL_BYTES, six ? "%s://[%s]:%u" : "%s://%s:%u", scheme, host,
                    (unsigned)n->port);
@@ -69,6 +76,12 @@ static void node_arguments(UpState *s, const ClusterNode *n, char **out)
         out[i++] = (char *)(uintptr_t)"--isa";
         out[i++] = (char *)(uintptr_t)r->isa;
     }
+    if (r->tls.certificate && n->role == CLUSTER_COORDINATOR) {
+        out[i++] = (char *)(uintptr_t)"--tls-certificate";
+        out[i++] = (char *)(uintptr_t)r->tls.certificate;
+        out[i++] = (char *)(uintptr_t)"--tls-key";
+        out[i++] = (char *)(uintptr_t)r->tls.key;
+    }
     out[i] = NULL;
 }
 
@@ -78,7 +91,7 @@ static Error describe_node(UpState *s, uint32_t i, Why *why)
     const ClusterNode *n = &c->nodes[i];
     UpNode *node = &s->nodes[i];
     node_arguments(s, n, node->arguments);
-    node_url(c, n, node->url);
+    node_url(s, n, node->url);
     (void)snprintf(node->log, sizeof node->log, "%s/%s.log", s->request->directory, n->id);
     s->supervised[i] = (SuperviseNode){
         .id = n->id, .arguments = node->arguments, .url = node->url, .log = node->log};
@@ -153,12 +166,13 @@ static void say_ready(void *context)
     fprintf(stderr, "cobord: %u processes of at most %.0f MiB; their files are in %s\n",
             c->node_count, (double)c->memory_bytes / (1 << 20), s->request->directory);
     printf("%s: %u slots of %u tokens, on %s://%s%s%s:%u\n", c->model_name, c->sessions, c->context,
-           c->tls_certificate[0] ? "https" : "http", six ? "[" : "", first->host, six ? "]" : "",
+           has_tls(s, first) ? "https" : "http", six ? "[" : "", first->host, six ? "]" : "",
            (unsigned)first->port);
     (void)fflush(stdout);
-    if (!is_loopback(first->host))
-        fprintf(stderr, "cobord: anyone who reaches %s port %u can use this server\n", first->host,
-                (unsigned)first->port);
+    if (is_loopback(first->host)) return;
+    char place[URL_BYTES];
+    (void)snprintf(place, sizeof place, "%s port %u", first->host, (unsigned)first->port);
+    tls_options_warn(place, has_tls(s, first));
 }
 
 static int supervise(UpState *s)
@@ -167,7 +181,8 @@ static int supervise(UpState *s)
     SuperviseOptions options = {
         .nodes = s->supervised,
         .node_count = s->cluster.node_count,
-        .http = {.ca_file = s->cluster.tls_ca[0] ? s->cluster.tls_ca : NULL},
+        /* Their ports are ours, the calls say nothing, and no certificate is made out to them. */
+        .http = {.unverified = true},
         .context = s,
         .ready = say_ready};
     Error error = supervise_run(&options, &why);

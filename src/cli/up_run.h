@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/tls_options.h"
+
 typedef struct UpRun {
     const char *cluster;   /* path of the file */
     const char *directory; /* for logs and the journal */
@@ -13,6 +15,7 @@ typedef struct UpRun {
     uint32_t threads;      /* of each station; 0: the node's choice */
     const char *isa;       /* NULL: the node's choice */
     bool cgroups;
+    TlsOptions tls; /* of the coordinator's API */
 } UpRun;
 
 /* Until it is asked to end. Complains on standard error when it cannot go on. Result  the exit code. */

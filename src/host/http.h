@@ -43,6 +43,10 @@ typedef struct HttpServerOptions {
     void (*tick)(void *context); /* once a second */
 } HttpServerOptions;
 
+/* Whether two PEM files are a certificate and its key; fine when both are NULL. Before anything expensive starts.
+ * Errors  ERR_USAGE: says which file, and why. */
+MUST_CHECK Error http_tls_check(const char *certificate_file, const char *certificate_key_file,
+                                Why *why);
 /* Errors  ERR_USAGE (a certificate or its key), ERR_IO, ERR_MEMORY. */
 MUST_CHECK Error http_server_open(const HttpServerOptions *options, HttpServer **out, Why *why);
 /* Exchanges whose answer has not left yet. Thread  any. */

@@ -25,6 +25,8 @@ enum {
 typedef struct HttpClientOptions {
     const char *key;     /* sent as "Authorization: Bearer KEY"; NULL: none */
     const char *ca_file; /* certificates that peers are checked against; NULL: the system's */
+    bool
+        unverified; /* any certificate will do: for calls without secrets to processes of our own */
     uint32_t connect_ms; /* 0: 2,000 */
 } HttpClientOptions;
 

@@ -61,6 +61,16 @@ Error http_tls_read(HttpTls *tls, const HttpServerOptions *o, Why *why)
     return try_pair(tls, o, why);
 }
 
+Error http_tls_check(const char *certificate_file, const char *certificate_key_file, Why *why)
+{
+    HttpTls tls = {0};
+    HttpServerOptions options = {.certificate_file = certificate_file,
+                                 .certificate_key_file = certificate_key_file};
+    Error error = http_tls_read(&tls, &options, why);
+    http_tls_forget(&tls);
+    return error;
+}
+
 void http_tls_forget(HttpTls *tls)
 {
     if (tls->key) explicit_bzero(tls->key, strlen(tls->key));

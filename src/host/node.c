@@ -151,6 +151,11 @@ typedef struct NodeTexts {
 static Error find_certificate(Node *node, NodeTexts *texts, Why *why)
 {
     const ClusterFile *c = node->cluster;
+    if (node->self->role == CLUSTER_COORDINATOR && node->options->certificate_file) {
+        node->certificate_file = node->options->certificate_file;
+        node->certificate_key_file = node->options->certificate_key_file;
+        return OK;
+    }
     if (!c->tls_certificate[0]) return OK;
     TRY(node_path(node->cluster_path, c->tls_certificate, texts->certificate, why));
     TRY(node_path(node->cluster_path, c->tls_key, texts->certificate_key, why));

@@ -25,6 +25,8 @@ typedef struct NodeOptions {
     Isa isa;
     const char *version; /* of the program */
     const Tell *tell;
+    const char *certificate_file, *certificate_key_file; /* of a coordinator's API, in place of the
+                                                          * file's; NULL: those of the file */
 } NodeOptions;
 
 /* What every role starts with. */

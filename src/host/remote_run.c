@@ -27,10 +27,10 @@ static void announce(const Node *node, const ClusterFile *c)
     char what[CLUSTER_FILE_TEXT_BYTES_MAX + 64];
     (void)snprintf(what, sizeof what, "%s, %u slots of %u tokens", c->model_name, c->sessions,
                    c->context);
-    node_announce(node, what);
     if (!node->listen.loopback)
-        fprintf(stderr, "cobord: anyone who reaches %s can use this server: its API has no keys\n",
-                node->listen.address);
+        fprintf(stderr, "cobord: anyone who reaches %s can use this server: its API has %s\n",
+                node->listen.address, node->certificate_file ? "no keys" : "neither keys nor TLS");
+    node_announce(node, what);
 }
 
 /* Beside the cluster file. A journal that cannot be had costs resuming, not serving. */
