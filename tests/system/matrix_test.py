@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each role is killed and frozen at each moment: idle, prefill, decode, while its warden fills. The client of a
+running stream, or the next one, gets the text of one process. No node has the file: it comes from wardens, and to them
+from a store that is slow when it has to be."""
+import signal
+import sys
+import unittest
+
+from _cluster import Cluster, FileServer, Solo, wait_until, words
+from serve_test import greedy
+from _wardens import MODEL as KNOT_MODEL
+
+STOPS = (signal.SIGKILL, signal.SIGSTOP)
+STATIONS = SHARDS = 3
+FILL_DELAY = 0.15  # of a request to the store: a slice takes a second
+PROMPT_ROWS = 250
+
+
+class Matrix(unittest.TestCase):
+    turn = 0
+
+    @classmethod
+    def setUpClass(cls):
+        cls.solo = Solo()
+        cls.store = FileServer(KNOT_MODEL.path.parent)
+        cls.store.__enter__()
+        cls.c = Cluster("--chunk", "16", store=cls.store, stations=STATIONS, shards=SHARDS)
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            cls.solo.stop()
+            code = cls.c.stop()
+            assert code == 0, (code, cls.c.errors()[-3000:])
+        finally:
+            cls.c.close()
+            cls.store.__exit__()
+
+    def next(self):
+        Matrix.turn += 1
+        return Matrix.turn
+
+    def node(self, role):
+        """The nodes of a role take turns: who dies often waits longer each time before it is started again."""
+        return role + "-0" if role == "coordinator" else f"{role}-{self.next() % 3}"
+
+    def question(self, rows=0, tokens=10):
+        return greedy(words(rows, self.next()), tokens) if rows else greedy(f"What is {self.next()} and one?", tokens)
+
+    def each(self, role, act):
+        for number in STOPS:
+            node = self.node(role)
+            with self.subTest(node=node, signal=signal.Signals(number).name):
+                self.c.whole_again(*act(node, number))
+
+    def idle(self, node, number):
+        wait_until(lambda: self.c.gauge("cobord_slots_active") == 0)
+        hit = self.c.hit(node, number)
+        body = self.question()
+        self.assertEqual(self.c.begin(body).text(), self.solo.text(body))
+        return [hit]
+
+    def prefill(self, node, number):
+        """Some of the prompt's rows have been through the last station, and some have not."""
+        last = f"station-{STATIONS - 1}"
+        name = "cobord_station_rows_total"
+        body = self.question(PROMPT_ROWS, 6)
+        expected = self.solo.text(body)
+        before = self.c.figures(last)[name]
+        s = self.c.begin(body)
+        wait_until(lambda: self.c.figures(last)[name] > before)
+        hit = self.c.hit(node, number)
+        self.assertEqual(s.pieces, [], "the prompt was too short for this test")
+        self.assertEqual(s.text(), expected)
+        return [hit]
+
+    def decode(self, node, number):
+        body = self.question(tokens=30)
+        expected = self.solo.text(body)
+        s = self.c.begin(body)
+        s.wait_pieces(3)
+        hit = self.c.hit(node, number)
+        self.assertEqual(s.text(), expected)
+        if node == "coordinator-0":
+            self.assertGreater(s.breaks, 0)  # so the rest came by Last-Event-ID
+        return [hit]
+
+    def fill(self, node, number):
+        """A station, a shard and their wardens have just begun again; the slice is not there yet."""
+        i = self.next() % 3 if node == "coordinator-0" else int(node[-1])
+        body = self.question()
+        expected = self.solo.text(body)
+        pair = [f"layer-warden-{i}", f"station-{i}"]
+        if node.startswith("shard"):
+            pair = [f"shard-warden-{i}", f"shard-{i}"]
+        self.store.delay = FILL_DELAY
+        try:
+            first = [self.c.hit(n, signal.SIGKILL) for n in pair]
+            for n, old in first:
+                self.c.wait_for_new(n, old)
+            asked = self.store.requests
+            wait_until(lambda: self.store.requests >= asked + 2)
+            self.assertFalse(self.c.is_ready(pair[1]), "the fill was too quick for this test")
+            hit = self.c.hit(node, number)
+            s = self.c.begin(body)
+            self.assertEqual(s.text(), expected)
+            return [hit]
+        finally:
+            self.store.delay = 0.0
+
+    def test_coordinator_idle(self):
+        self.each("coordinator", self.idle)
+
+    def test_coordinator_prefill(self):
+        self.each("coordinator", self.prefill)
+
+    def test_coordinator_decode(self):
+        self.each("coordinator", self.decode)
+
+    def test_coordinator_fill(self):
+        self.each("coordinator", self.fill)
+
+    def test_station_idle(self):
+        self.each("station", self.idle)
+
+    def test_station_prefill(self):
+        self.each("station", self.prefill)
+
+    def test_station_decode(self):
+        self.each("station", self.decode)
+
+    def test_station_fill(self):
+        self.each("station", self.fill)
+
+    def test_shard_idle(self):
+        self.each("shard", self.idle)
+
+    def test_shard_prefill(self):
+        self.each("shard", self.prefill)
+
+    def test_shard_decode(self):
+        self.each("shard", self.decode)
+
+    def test_shard_fill(self):
+        self.each("shard", self.fill)
+
+    def test_layer_warden_idle(self):
+        self.each("layer-warden", self.idle)
+
+    def test_layer_warden_prefill(self):
+        self.each("layer-warden", self.prefill)
+
+    def test_layer_warden_decode(self):
+        self.each("layer-warden", self.decode)
+
+    def test_layer_warden_fill(self):
+        self.each("layer-warden", self.fill)
+
+    def test_shard_warden_idle(self):
+        self.each("shard-warden", self.idle)
+
+    def test_shard_warden_prefill(self):
+        self.each("shard-warden", self.prefill)
+
+    def test_shard_warden_decode(self):
+        self.each("shard-warden", self.decode)
+
+    def test_shard_warden_fill(self):
+        self.each("shard-warden", self.fill)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=2, warnings="ignore"))
