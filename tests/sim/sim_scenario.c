@@ -89,8 +89,10 @@ static void add_fault(SimScenario *p, SimRandom *r, SimFaultKind kind, uint32_t 
 {
     if (p->fault_count == SIM_FAULTS_MAX) return;
     SimFault *f = &p->faults[p->fault_count++];
-    uint64_t until =
-        PICK(r, 30, 30, 100, 300, 2000) * SIM_MS; /* most of them while there is work */
+    uint64_t until = sim_random_below(r, 4) ? busy : 2 * SIM_S;
+    uint32_t stations = p->stations; /* they have something to lose */
+    for (uint32_t i = 0; i < p->stations; i++) stations += p->station_replica[i];
+    if (sim_random_below(r, 2)) nodes = 1 + stations;
     *f = (SimFault){.kind = kind,
                     .at_ns = sim_random_between(r, 0, until),
                     .node = 1 + sim_random_below(r, nodes - 1),
