@@ -24,7 +24,7 @@ typedef struct UpState {
     const UpRun *request;
     ClusterFile cluster;
     void *cluster_memory;
-    char threads[16];
+    char threads[16], ca[NODE_PATH_BYTES];
     UpNode *nodes;
     SuperviseNode *supervised;
     CgroupMake cgroups;
@@ -122,6 +122,7 @@ static Error prepare(UpState *s, Why *why)
     s->supervised = calloc(s->cluster.node_count, sizeof *s->supervised);
     if (!s->nodes || !s->supervised) return error_why(why, ERR_MEMORY, "the list of nodes");
     (void)snprintf(s->threads, sizeof s->threads, "%u", r->threads);
+    if (s->cluster.tls_ca[0]) TRY(node_path(r->cluster, s->cluster.tls_ca, s->ca, why));
     (void)snprintf(path, sizeof path, "%s/journal.db", r->directory);
     (void)setenv("COBORD_JOURNAL", path, 0); /* a coordinator finds it again after its death */
     open_cgroups(s);
