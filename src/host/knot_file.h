@@ -41,7 +41,8 @@ static inline const uint8_t *knot_file_payload(const KnotFile *file, uint64_t of
  * KiB pages, though whole multiples of KNOT_FILE_DROP_UNIT of the mapping keep huge pages whole.
  * They can be read again at any time. */
 void knot_file_drop(const KnotFile *file, uint64_t offset, uint64_t bytes);
-/* Reads [offset, offset + bytes) of the payload into memory, from the first page to the last: what is not in the page cache yet then
+/* Reads [offset, offset + bytes) of the payload into memory, from the first page to the last: what
+ * is not in the page cache yet then
  * comes in pages of 2 MiB, which touching here and there does not bring about. */
 void knot_file_bring_in(const KnotFile *file, uint64_t offset, uint64_t bytes);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a process that died is started again, and when that has no point any more. Without a clock and without a process.
+/* When a process that died is started again, and when that has no point any more. Without a clock
+ * and without a process.
  *
  *   RUNNING --died--> wait 100 ms, 200 ms, .. 5 s --> RUNNING       alive for 30 s: from the beginning
  *      `--exit code 2, or five deaths in a row before it was ever well--> GIVEN UP */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames between nodes (docs/format/frame.md), written from that page alone: what tests send, and a reader of answers."""
+"""Frames between nodes (docs/format/frame.md), from that page alone: what tests send, and a reader of answers."""
 import struct
 
 MASK = (1 << 64) - 1
