@@ -217,6 +217,15 @@ void http_stream_end(HttpExchange *x)
     unlock(x);
 }
 
+/* Of a stream whose client left. After END_WITH_ERROR libmicrohttpd 0.9.75 keeps the connection until all older ones
+ * have ended or timed out; after a write that fails it lets go at once. Nobody takes this for a whole answer. */
+static ssize_t end_line(const HttpExchange *x)
+{
+    if (!x->line) return MHD_CONTENT_READER_END_WITH_ERROR;
+    (void)shutdown(x->line->fd, SHUT_RDWR);
+    return MHD_CONTENT_READER_END_OF_STREAM;
+}
+
 /* libmicrohttpd wants more of a stream. */
 static ssize_t read_stream(void *context, uint64_t position, char *to, size_t max)
 {
@@ -233,7 +242,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *to, size_t ma
     } else if (x->out_ended) {
         result = MHD_CONTENT_READER_END_OF_STREAM;
     } else if (x->gone) {
-        result = MHD_CONTENT_READER_END_WITH_ERROR;
+        result = end_line(x);
     } else {
         MHD_suspend_connection(x->connection);
         x->suspended = true;

@@ -47,11 +47,19 @@ static bool is_past(uint64_t now, uint64_t then, uint64_t limit)
     return now > then && now - then >= limit;
 }
 
-static void end_slow_lines(HttpServer *s, uint64_t now)
+/* libmicrohttpd, which hears of changes only, does not see the end of a line that came together with half a request. */
+static bool has_left(const HttpLine *line)
+{
+    char byte;
+    return recv(line->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+static void end_lines(HttpServer *s, uint64_t now)
 {
     for (const HttpLine *line = s->lines; line; line = line->next) {
         uint64_t limit = (line->in_body ? BODY_S : REQUEST_S) * SECOND_NS;
-        if (!line->busy && is_past(now, line->since_ns, limit)) (void)shutdown(line->fd, SHUT_RDWR);
+        if (!line->busy && (is_past(now, line->since_ns, limit) || has_left(line)))
+            (void)shutdown(line->fd, SHUT_RDWR);
     }
 }
 
@@ -65,7 +73,7 @@ static void comment_silent_streams(HttpServer *s, uint64_t now)
 static void tick(HttpServer *s, uint64_t now)
 {
     pthread_mutex_lock(&s->lock);
-    end_slow_lines(s, now);
+    end_lines(s, now);
     comment_silent_streams(s, now);
     pthread_mutex_unlock(&s->lock);
     if (s->options.tick) s->options.tick(s->options.context);
