@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A station is drained, stopped and started again while streams run: none is dropped, each has the text of one process."""
+import signal
+import sys
+import unittest
+
+from _cluster import Cluster, Solo, wait_until, words
+from serve_test import greedy
+
+GO_ON = {"logit_bias": {"2": -100, "0": -100}}
+
+
+class Drain(unittest.TestCase):
+    def cluster(self, *arguments, **counts):
+        c = Cluster("--chunk", "16", *arguments, **counts)
+        self.addCleanup(c.close)
+        solo = Solo()
+        self.addCleanup(solo.stop)
+        return c, solo
+
+    def drain(self, c, node):
+        """As one does by hand: no new frames, those under way end, then the process."""
+        old = c.nodes()[node]
+        status, text = c.call_node(node, "POST", "/drain", 30)
+        self.assertEqual(status, 200, text)
+        c.kill(node, signal.SIGTERM)
+        return node, old
+
+    def streams(self, c, solo, count, tokens):
+        bodies = [greedy(words(20 + 30 * i, 700 + i), tokens, **GO_ON) for i in range(count)]
+        expected = [solo.text(body) for body in bodies]
+        streams = [c.begin(body) for body in bodies]
+        for s in streams:
+            s.wait_pieces(2)
+        return streams, expected
+
+    def assert_undisturbed(self, streams, expected):
+        self.assertEqual([s.text() for s in streams], expected)
+        self.assertEqual([s.breaks for s in streams], [0] * len(streams))
+
+    def test_alone_in_its_range(self):
+        """The streams wait for the new process, which is given what the old one knew."""
+        c, solo = self.cluster()
+        for node in ("station-0", "station-1"):
+            streams, expected = self.streams(c, solo, 3, 100)
+            drained = self.drain(c, node)
+            self.assert_undisturbed(streams, expected)
+            c.whole_again(drained)
+        self.assertEqual(c.stop(), 0)
+
+    def test_with_a_replica(self):
+        """The other node of the range takes over before the first one is gone."""
+        c, solo = self.cluster("--replicas", "1", stations=2, shards=1)
+        nodes = [n for n in c.json("/cluster")[1]["nodes"] if n["role"] == "station" and n["part"] == 0]
+        self.assertEqual(len(nodes), 2)
+        for _ in range(2):
+            streams, expected = self.streams(c, solo, 2, 200)
+            active = next(n["id"] for n in c.json("/cluster")[1]["nodes"]
+                          if n["role"] == "station" and n["part"] == 0 and n["active"])
+            status, text = c.call_node(active, "POST", "/drain", 30)
+            self.assertEqual(status, 200, text)
+            had = [len(s.pieces) for s in streams]
+            for s, count in zip(streams, had):  # they go on while that node is still there, drained
+                s.wait_pieces(count + 5)
+            self.assertEqual(c.call_node(active, "GET", "/ready")[0], 503)
+            old = c.nodes()[active]
+            c.kill(active, signal.SIGTERM)
+            self.assert_undisturbed(streams, expected)
+            c.whole_again((active, old))
+        self.assertEqual(c.stop(), 0)
+
+    def test_in_the_midst_of_a_prompt(self):
+        c, solo = self.cluster()
+        rows = "cobord_station_rows_total"
+        body = greedy(words(250, 720), 10)
+        expected = solo.text(body)
+        before = c.figures("station-1")[rows]
+        s = c.begin(body)
+        wait_until(lambda: c.figures("station-1")[rows] > before)
+        drained = self.drain(c, "station-1")
+        self.assert_undisturbed([s], [expected])
+        c.whole_again(drained)
+        self.assertEqual(c.stop(), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=2, warnings="ignore"))
