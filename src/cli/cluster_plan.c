@@ -25,6 +25,7 @@ static const double HTTP_US = 100;
 static PlanRequest request_of(const Options *o, const OpenModel *model)
 {
     static ClusterNode nodes[CLUSTER_FILE_NODES_MAX];
+    bool without_shards = options_given(o, OPTION_SHARDS) && !options_count(o, OPTION_SHARDS);
     return (PlanRequest){
         .knot = &model->file.knot,
         .hyper = &model->hyper,
@@ -33,6 +34,8 @@ static PlanRequest request_of(const Options *o, const OpenModel *model)
         .process_bytes = PLAN_PROCESS_BYTES,
         .stations = (uint32_t)options_count(o, OPTION_STATIONS),
         .shards = (uint32_t)options_count(o, OPTION_SHARDS),
+        .embed = without_shards,
+        .head = without_shards,
         .context = (uint32_t)options_count(o, OPTION_CONTEXT),
         .chunk = (uint32_t)options_count(o, OPTION_CHUNK),
         .frames = (uint32_t)options_count(o, OPTION_PIPELINE),
@@ -57,7 +60,7 @@ static Error make_here(const Options *o, ClusterPlan *p, PlanRequest *request, W
                            &request->shards);
     }
     if (!request->stations) request->stations = PLAN_STATIONS_DEFAULT;
-    if (!request->shards) request->shards = PLAN_SHARDS_DEFAULT;
+    if (!request->shards && !request->head) request->shards = PLAN_SHARDS_DEFAULT;
     if (options_text(o, OPTION_RANGES)) {
         request->ranges = p->ranges;
         TRY(phase_parse_ranges(options_text(o, OPTION_RANGES), request->hyper->layers, p->ranges,

@@ -83,6 +83,13 @@ static double speed_of(const Hosts *hosts, uint32_t machine)
     return known ? sum / known : 1;
 }
 
+static uint64_t head_bytes(const Plan *plan)
+{
+    const KnotTensor *head = knot_find(plan->request.knot, "output_weight");
+    if (!head) head = knot_find(plan->request.knot, "token_embd_weight");
+    return head ? head->bytes : 0;
+}
+
 /* Roles first .. first + count - 1: each gets a part of its machine's speed, and the room that the even plan leaves it
  * for weights and caches. */
 static void shares(const ClusterPlan *p, uint32_t first, uint32_t count, PlanCutShare *out)
@@ -94,6 +101,7 @@ static void shares(const ClusterPlan *p, uint32_t first, uint32_t count, PlanCut
         uint32_t machine = p->role_machine[first + i];
         uint64_t needs = plan_role_fixed_bytes(role);
         uint64_t memory = p->plan.request.memory_bytes;
+        if (role->head) needs += head_bytes(&p->plan); /* no layers in its place */
         out[i] = (PlanCutShare){.speed = speed_of(&p->hosts, machine) / together[machine],
                                 .bytes_room = memory > needs ? memory - needs : 0};
     }
@@ -108,11 +116,12 @@ static Error cut(ClusterPlan *p, PlanRequest *request, Why *why)
     for (uint32_t i = 0; i < stations; i++) cache += p->plan.role[i].cache_bytes;
     TRY(plan_cut_phases(request->knot, request->hyper, cache / request->hyper->layers, share,
                         stations, p->ranges, why));
+    request->ranges = p->ranges;
+    if (!shards) return OK;
     for (uint32_t i = 0; i < shards; i++) head += p->plan.role[stations + i].weight_bytes;
     shares(p, stations, shards, share);
     TRY(plan_cut_ids(request->hyper->vocabulary, head / request->hyper->vocabulary, share, shards,
                      p->id_ends, why));
-    request->ranges = p->ranges;
     request->id_ends = p->id_ends;
     return OK;
 }
@@ -189,7 +198,9 @@ Error cluster_spread_make(ClusterPlan *p, PlanRequest *request, Why *why)
     uint32_t most[HOSTS_MAX];
     if (!request->memory_bytes) request->memory_bytes = choose_memory(&p->hosts);
     TRY(count_workers(&p->hosts, request->memory_bytes, most, why));
-    if (!request->stations && !request->shards) return make_growing(p, request, most, why);
+    bool wants_shards = !request->head;
+    if (!request->stations && !request->shards && wants_shards)
+        return make_growing(p, request, most, why);
     return make_with(p, request, most, request->stations ? request->stations : p->hosts.count,
-                     request->shards ? request->shards : p->hosts.count, why);
+                     request->shards || !wants_shards ? request->shards : p->hosts.count, why);
 }

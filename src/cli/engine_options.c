@@ -63,6 +63,10 @@ int engine_options_open(const Options *o, const char *model, unsigned what,
     Why why = {{0}};
     EngineOptions options;
     out->engine = NULL;
+    if (options_given(o, OPTION_SHARDS) && !options_count(o, OPTION_SHARDS))
+        return complain_usage("bad value: %s: '0' is not a whole number from 1 to 511; 0 is for "
+                              "plan and up.",
+                              options_where(o, OPTION_SHARDS));
     stop_install();
     Error error = read_options(o, &options, &why);
     if (error != OK) return complain(error, &why, options_where(o, OPTION_ISA), NULL);

@@ -20,9 +20,11 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
     [OPTION_STATIONS] = {"stations", 0, OPTION_COUNT, "N",
                          "layer ranges, each held by one station (default: 2)", NULL, 1, 511, NULL,
                          0},
-    [OPTION_SHARDS] = {"shards", 0, OPTION_COUNT, "M",
-                       "vocabulary ranges, each held by one shard (default: 8)", NULL, 1, 511, NULL,
-                       0},
+    [OPTION_SHARDS] =
+        {"shards", 0, OPTION_COUNT, "M",
+         "vocabulary ranges, each held by one shard (default: 8); plan and up: 0 keeps "
+         "the embedding at the first and the head at the last station",
+         NULL, 0, 511, NULL, 0},
     [OPTION_RANGES] =
         {"ranges", 0, OPTION_TEXT, "LIST",
          "station ranges in place of --stations: 0-14,14-end or 0-5.ffn_up,5.ffn_up-end", NULL, 0,

@@ -40,7 +40,12 @@ static void range_text(const ClusterPlan *p, const PlanPlace *place, char *out)
     const PlanRole *role;
     out[0] = '\0';
     switch (place->role) {
-    case CLUSTER_STATION: layers_text(p, role_of(p, place)->range, out); break;
+    case CLUSTER_STATION:
+        role = role_of(p, place);
+        layers_text(p, role->range, out);
+        if (role->embed) strncat(out, " embed", RANGE_BYTES - strlen(out) - 1);
+        if (role->head) strncat(out, " head", RANGE_BYTES - strlen(out) - 1);
+        break;
     case CLUSTER_SHARD:
         role = role_of(p, place);
         ids_text(role->id_first, role->id_last, out);
@@ -185,7 +190,8 @@ static void json_role(const ClusterPlan *p, const char *id, const PlanRole *r)
     else if (r != &p->plan.coordinator) {
         char range[RANGE_BYTES];
         layers_text(p, r->range, range);
-        printf("\"range\":\"%s\",", range);
+        printf("\"range\":\"%s\",%s%s", range, r->embed ? "\"embed\":true," : "",
+               r->head ? "\"head\":true," : "");
     }
     printf("\"weight_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64 ",\"floor_bytes\":%" PRIu64
            ",\"window_bytes\":%" PRIu64 ",\"activation_bytes\":%" PRIu64 ",\"cache_bytes\":%" PRIu64

@@ -90,6 +90,18 @@ static void cost_stations(const CostRequest *r, Cost *out, double *busy)
     }
 }
 
+/* What is asked of a station beside its layers: its computing was counted with them. */
+static void cost_ends(const CostRequest *r, Cost *out)
+{
+    const PlanRequest *p = &r->plan->request;
+    uint64_t embed = p->embed ? cost_embed_bytes(r) : 0, head = p->head ? cost_logits_bytes(r) : 0;
+    const CostMachine *first = &r->machine[cost_machine_of(r, 0)],
+                      *last = &r->machine[cost_machine_of(r, p->stations - 1)];
+    if (p->embed) out->seconds += cost_hop_seconds(first, embed);
+    if (p->head) out->seconds += cost_hop_seconds(last, head);
+    out->moved_bytes += embed + head;
+}
+
 /* One shard embeds; all of them multiply, machine beside machine. */
 static void cost_shards(const CostRequest *r, Cost *out, double *busy)
 {
@@ -99,15 +111,18 @@ static void cost_shards(const CostRequest *r, Cost *out, double *busy)
         uint32_t machine = cost_machine_of(r, i);
         double compute = cost_compute_seconds(r, i);
         double hop = cost_hop_seconds(&r->machine[machine], cost_embed_bytes(r));
+        if (hop > embed) embed = hop;
+        if (r->plan->request.head) continue;
         if (head[machine] == 0) head[machine] = r->machine[machine].hop_us * 1e-6;
         head[machine] += compute + (double)bytes / (r->machine[machine].network_gbs * GIGA);
         busy[machine] += compute;
-        if (hop > embed) embed = hop;
         out->moved_bytes += bytes;
     }
     for (uint32_t m = 0; m < r->machines; m++)
         if (head[m] > slowest) slowest = head[m];
-    out->seconds += embed + slowest;
+    out->seconds += slowest;
+    if (r->plan->request.embed || !r->plan->request.shards) return;
+    out->seconds += embed;
     out->moved_bytes += cost_embed_bytes(r);
 }
 
@@ -133,12 +148,13 @@ Error cost_of(const CostRequest *r, Cost *out, Why *why)
     double busy[COST_MACHINES_MAX] = {0}, busiest = 0;
     ASSERT(!p->solo);
     TRY(cost_check(r, why));
-    *out = (Cost){.calls = p->stations + p->shards + 1, .hops = p->stations + 2};
+    *out = (Cost){.calls = p->stations + (p->head ? 1 : p->shards) + 1, .hops = p->stations + 2};
     for (uint32_t i = 0; i < r->plan->role_count; i++) {
         out->weight_bytes += r->plan->role[i].weight_bytes;
         out->streamed_bytes += cost_streamed(&r->plan->role[i]);
     }
     cost_stations(r, out, busy);
+    cost_ends(r, out);
     cost_shards(r, out, busy);
     cost_alone(r, out);
     for (uint32_t m = 0; m < r->machines; m++)

@@ -3,9 +3,11 @@
  * and what to do when nothing does. Without a socket and without a clock: the host (or the
  * simulator, or a Worker) carries out the calls and says what time it is.
  *
- *   coordinator_frame --> EMBED   one call to each shard that owns one of the ids, sparse, merged
+ *   coordinator_frame --> EMBED   one call to each shard that owns one of the ids, sparse, merged; or one to the
+ *                                 first station, when that keeps the embedding
  *                         FORWARD station 0 --> station 1 --> ..   the answer's rows are the next request's
- *                         LOGITS  one call to each shard, merged; again while a pick wants more
+ *                         LOGITS  one call to each shard, merged, or one to the last station, when that keeps the
+ *                                 head; again while a pick wants more
  *                     --> coordinator_end_frame --> events
  *
  * Several frames are under way at once: while station 1 has one, station 0 has the next, and one more gets its rows
@@ -64,8 +66,10 @@ typedef enum PipelinePath {
 } PipelinePath;
 
 /* The node of a call that this process answers itself, from its own store, by a shard_service for the ids of
- * part `part`; with an error when it has none. */
+ * part `part`; with an error when it has none. Part PIPELINE_ALL_IDS is the whole vocabulary, of stations that keep
+ * embedding or head. */
 #define PIPELINE_OWN UINT32_MAX
+#define PIPELINE_ALL_IDS (UINT32_MAX - 1)
 
 typedef struct PipelineCall {
     uint32_t call; /* 0 .. pipeline_calls_max() - 1: its number until it has ended */
@@ -93,7 +97,7 @@ typedef struct Pipeline Pipeline;
 CoordinatorConfig pipeline_coordinator_config(const PipelineConfig *config);
 uint64_t pipeline_bytes(const PipelineConfig *config); /* 0: pipeline_build says what is wrong */
 /* Owner  the arena, cluster, hyper and coordinator outlive it.
- * Errors  ERR_MEMORY, ERR_RANGE, ERR_UNSUPPORTED (stations with `embed` or `head`, a cluster without shards). */
+ * Errors  ERR_MEMORY, ERR_RANGE, ERR_UNSUPPORTED (nobody has the embedding, or the head). */
 MUST_CHECK Error pipeline_build(const PipelineConfig *config, Coordinator *coordinator,
                                 Arena *arena, Pipeline **out, Why *why);
 uint32_t pipeline_calls_max(const Pipeline *p);

@@ -33,6 +33,19 @@ static FrameIdentity identity_of(const PipelineConfig *c, FrameCache cache)
     return (FrameIdentity){c->cluster->knot_id, NUMERICS_VERSION, cache};
 }
 
+ShardTerms pipeline_build_shard_terms(const Pipeline *p, uint32_t id_first, uint32_t id_last)
+{
+    const PipelineConfig *c = &p->config;
+    return (ShardTerms){
+        .identity = identity_of(c, FRAME_CACHE_NONE),
+        .hyper = c->hyper,
+        .id_first = id_first,
+        .id_last = id_last,
+        .rows_max = p->chunk > c->logit_rows ? p->chunk : c->logit_rows,
+        .payload_bytes_max = UINT64_MAX,
+    };
+}
+
 static void set_terms(const Pipeline *p, ClusterRole role, const ClusterNode *node, Range *r)
 {
     const PipelineConfig *c = &p->config;
@@ -44,15 +57,7 @@ static void set_terms(const Pipeline *p, ClusterRole role, const ClusterNode *no
                            .rows_max = p->chunk,
                            .sequences_max = c->slots,
                            .context = c->cluster->context};
-    else
-        r->terms.shard = (ShardTerms){
-            .identity = identity_of(c, FRAME_CACHE_NONE),
-            .hyper = c->hyper,
-            .id_first = node->id_first,
-            .id_last = node->id_last,
-            .rows_max = p->chunk > c->logit_rows ? p->chunk : c->logit_rows,
-            .payload_bytes_max = UINT64_MAX,
-        };
+    else r->terms.shard = pipeline_build_shard_terms(p, node->id_first, node->id_last);
 }
 
 static Range range_of(const Pipeline *p, ClusterRole role, uint32_t part)
@@ -66,15 +71,6 @@ static Range range_of(const Pipeline *p, ClusterRole role, uint32_t part)
     return r;
 }
 
-static Error check_node(const ClusterNode *n, Why *why)
-{
-    if (!n->embed && !n->head) return OK;
-    return error_why(
-        why, ERR_UNSUPPORTED,
-        "%s: \"%s\" at a station needs shards instead of it; this coordinator asks shards only",
-        n->id, n->embed ? "embed" : "head");
-}
-
 static Error check_parts(const PipelineConfig *c, ClusterRole role, Why *why)
 {
     for (uint32_t i = 0; i < parts(c, role); i++)
@@ -82,6 +78,21 @@ static Error check_parts(const PipelineConfig *c, ClusterRole role, Why *why)
             return error_why(why, ERR_NOT_FOUND, "%s %u is not in the cluster",
                              cluster_file_role_name(role), i);
     return OK;
+}
+
+/* Every stage has somebody to ask. */
+static Error check_stages(const PipelineConfig *c, Why *why)
+{
+    const ClusterFile *f = c->cluster;
+    uint32_t stations = parts(c, CLUSTER_STATION), shards = parts(c, CLUSTER_SHARD);
+    if (!stations) return error_why(why, ERR_UNSUPPORTED, "a cluster without stations");
+    TRY(check_parts(c, CLUSTER_STATION, why));
+    TRY(check_parts(c, CLUSTER_SHARD, why));
+    bool embed = f->nodes[cluster_file_part(f, CLUSTER_STATION, 0)].embed,
+         head = f->nodes[cluster_file_part(f, CLUSTER_STATION, stations - 1)].head;
+    if (shards || (embed && head)) return OK;
+    return error_why(why, ERR_UNSUPPORTED, "a cluster without shards, and no station has the %s",
+                     embed ? "head" : "embedding");
 }
 
 static Error check(const PipelineConfig *c, Why *why)
@@ -92,12 +103,7 @@ static Error check(const PipelineConfig *c, Why *why)
         return error_why(why, ERR_RANGE,
                          "the cluster has %u layers and %u ids, the model %u and %u", f->layers,
                          f->vocabulary, c->hyper->layers, c->hyper->vocabulary);
-    for (uint32_t i = 0; i < f->node_count; i++) TRY(check_node(&f->nodes[i], why));
-    if (!parts(c, CLUSTER_STATION) || !parts(c, CLUSTER_SHARD))
-        return error_why(why, ERR_UNSUPPORTED, "a cluster of %u stations and %u shards",
-                         parts(c, CLUSTER_STATION), parts(c, CLUSTER_SHARD));
-    TRY(check_parts(c, CLUSTER_STATION, why));
-    TRY(check_parts(c, CLUSTER_SHARD, why));
+    TRY(check_stages(c, why));
     if (!c->slots || c->slots > f->sessions || c->slots > FORWARD_SEQUENCES_MAX)
         return error_why(why, ERR_RANGE, "%u conversations; the cluster's stations hold %u",
                          c->slots, f->sessions);
@@ -110,7 +116,7 @@ static Error check(const PipelineConfig *c, Why *why)
 
 static Error take_ranges(Pipeline *p, Why *why)
 {
-    for (uint32_t i = 0; i < p->stations + p->shards; i++) {
+    for (uint32_t i = 0; i < p->stations + pipeline_ends_first(p); i++) {
         bool station = i < p->stations;
         Range *r = &p->ranges[i];
         *r = range_of(p, station ? CLUSTER_STATION : CLUSTER_SHARD, station ? i : i - p->stations);
@@ -119,6 +125,7 @@ static Error take_ranges(Pipeline *p, Why *why)
                              r->count, (unsigned)RANGE_NODES_MAX);
         for (uint32_t n = 0; n < r->count; n++) p->nodes[r->first + n].range = i;
     }
+    pipeline_ends_take(p);
     return OK;
 }
 
@@ -242,12 +249,13 @@ static void set_sizes(Pipeline *p, const PipelineConfig *c)
                     .chunk = coordinator.chunk,
                     .frame_count = coordinator.frames,
                     .stations = parts(c, CLUSTER_STATION),
-                    .shards = parts(c, CLUSTER_SHARD),
                     .twins = 1,
                     .patience_ns = (c->patience_ms ? c->patience_ms : 30000) * MS};
-    for (uint32_t i = 0; i < c->cluster->node_count; i++)
-        if (c->cluster->nodes[i].role == CLUSTER_SHARD && c->cluster->nodes[i].is_replica)
-            p->twins = TWINS;
+    pipeline_ends_count(p);
+    for (uint32_t i = 0; i < c->cluster->node_count; i++) {
+        const ClusterNode *n = &c->cluster->nodes[i];
+        if (n->is_replica && (n->role == CLUSTER_SHARD || n->embed || n->head)) p->twins = TWINS;
+    }
     uint64_t embed = pipeline_embed_area_bytes(p), logits = pipeline_logits_area_bytes(p);
     p->buffer_bytes = (size_t)buffer_bytes(p);
     p->area_bytes = (size_t)(embed > logits ? embed : logits) + ARENA_ALIGN;

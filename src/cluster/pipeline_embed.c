@@ -38,6 +38,7 @@ static void begin_ask(Pipeline *p, Frame *f, uint32_t shard)
     Ask *a = &f->asks[shard];
     const ShardTerms *terms = &pipeline_shard(p, shard)->terms.shard;
     *a = (Ask){0};
+    if (!pipeline_ends_asks(p, STAGE_EMBED, shard)) return;
     EmbedRequest request = request_of(p, f, a, 0);
     for (uint32_t i = 0; i < request.count; i++) a->open |= owns(terms, f->ids[i]);
     if (!a->open) return;

@@ -28,6 +28,7 @@ static uint64_t candidates_bytes_max(const Pipeline *p)
         if (n->role == CLUSTER_SHARD && !n->is_replica)
             usual += min_u32(FIRST_K_MAX, n->id_last - n->id_first);
     }
+    if (p->head_end != NONE) usual = FIRST_K_MAX;
     usual *= p->config.logit_rows;
     return (usual > all ? usual : all) * sizeof(SamplerCandidate);
 }
@@ -89,6 +90,7 @@ static bool round_fits(Pipeline *p, const Frame *f)
     uint64_t bytes = arena_bytes((size_t)f->round_count * p->config.hyper->hidden * sizeof(float));
     for (uint32_t i = 0; i < p->shards; i++) {
         ShardFrameSize asked, answer;
+        if (!pipeline_ends_asks(p, STAGE_LOGITS, i)) continue;
         size_ask(p, f, i, &asked, &answer);
         bytes += p->twins * (arena_bytes(asked.header_bytes) + arena_bytes(room_of(answer))) +
                  arena_bytes((size_t)asked.payload_bytes) +
@@ -114,6 +116,8 @@ static void begin_ask(Pipeline *p, Frame *f, uint32_t shard)
 {
     Ask *a = &f->asks[shard];
     ShardFrameSize asked, answer;
+    *a = (Ask){0};
+    if (!pipeline_ends_asks(p, STAGE_LOGITS, shard)) return;
     size_ask(p, f, shard, &asked, &answer);
     *a = (Ask){.open = true,
                .header_bytes = asked.header_bytes,
@@ -218,7 +222,7 @@ static Merged merge(Pipeline *p, const Frame *f, uint32_t row)
     logsum_start(&m.sum);
     for (uint32_t i = 0; i < p->shards; i++) {
         const ShardTerms *t = &pipeline_shard(p, i)->terms.shard;
-        if (f->asks[i].zero) continue;
+        if (!f->asks[i].answered) continue;
         const LogitsResult *r = &f->asks[i].results[row];
         m.count = sampler_merge(p->best, m.count, r->candidates, r->candidate_count, f->row[row].k,
                                 p->merged);

@@ -48,7 +48,10 @@ uint64_t pipeline_nodes_budget_ns(const Pipeline *p, uint32_t node, PipelinePath
 {
     if (path == PIPELINE_HEALTH) return HEALTH_NS;
     if (path == PIPELINE_DROP) return CALL_NS;
-    uint64_t usual = guess_usual(pipeline_node_of(p, node), path, rows);
+    const Node *n = pipeline_node_of(p, node);
+    uint64_t usual = guess_usual(n, path, rows);
+    if (usual && path != PIPELINE_FORWARD && n->range < p->stations) /* it waits behind a frame */
+        usual += guess_usual(n, PIPELINE_FORWARD, p->chunk);
     uint64_t budget = CALL_NS + BUDGET_TIMES * usual;
     return usual && budget < FIRST_CALL_NS ? budget : FIRST_CALL_NS;
 }
@@ -78,12 +81,11 @@ static void update_range(Pipeline *p, const Node *n)
 {
     if (n->range == NONE) return;
     Range *r = &p->ranges[n->range];
+    uint64_t since = r->none_since_ns ? r->none_since_ns : p->now_ns ? p->now_ns : 1;
     for (uint32_t i = 0; i < r->count; i++)
-        if (p->nodes[r->first + i].state != PIPELINE_DOWN) {
-            r->none_since_ns = 0;
-            return;
-        }
-    if (!r->none_since_ns) r->none_since_ns = p->now_ns ? p->now_ns : 1;
+        if (p->nodes[r->first + i].state != PIPELINE_DOWN) since = 0;
+    r->none_since_ns = since;
+    if (n->range < p->stations) pipeline_ends_follow(p, r);
 }
 
 bool pipeline_nodes_usable(const Pipeline *p, uint32_t node)
@@ -107,7 +109,9 @@ void pipeline_nodes_succeeded(Pipeline *p, const Ended *e)
     Node *n = pipeline_node_of(p, e->call->node);
     n->backoff_ns = 0;
     n->failed_in_a_row = 0;
-    pipeline_nodes_add_time(&n->whole, e->took_ns);
+    if (e->call->path == PIPELINE_FORWARD || n->range >= p->stations)
+        pipeline_nodes_add_time(&n->whole,
+                                e->took_ns); /* of stations what their compute is part of */
     learn_usual(&n->usual_ns[e->call->path][class_of(e->rows)], e->took_ns);
     pipeline_nodes_heard(p, e->call->node);
 }
@@ -250,7 +254,7 @@ bool pipeline_is_complete(const Pipeline *p, Why *why)
 {
     uint32_t missing = 0;
     const char *first = "";
-    for (uint32_t i = 0; i < p->stations + p->shards; i++) {
+    for (uint32_t i = 0; i < p->stations + pipeline_ends_first(p); i++) {
         if (!p->ranges[i].none_since_ns) continue;
         if (!missing++) first = p->config.cluster->nodes[p->ranges[i].first].id;
     }

@@ -36,7 +36,7 @@ static void send(Pipeline *p, Frame *f, uint32_t shard, uint32_t twin, uint32_t 
     if (node != PIPELINE_OWN) a->tried |= 1u << (node - r->first);
     PipelineCall call = {.call = pipeline_calls_of_shard(p, f, shard, twin),
                          .node = node,
-                         .part = shard,
+                         .part = pipeline_ends_part(p, shard, node),
                          .path = path_of(f),
                          .parts = {a->header[twin], a->payload},
                          .part_bytes = {a->header_bytes, a->payload_bytes},

@@ -7,6 +7,7 @@
  *   pipeline_forward.c   a frame at a station
  *   pipeline_shards.c    a stage that asks shards: replicas, hedges, own store, zero rows
  *   pipeline_embed.c, pipeline_logits.c   what the two stages ask, and what they do with the answers
+ *   pipeline_ends.c      stations that keep the embedding or the head: each the one shard of its stage
  *
  *   frame:  IDLE --taken--> EMBED --> FORWARD (station 0 .. S-1) --> LOGITS --> DONE --ended in order--> IDLE
  *                             '---------- given up ----------> LEAVING --its calls ended--> IDLE
@@ -162,13 +163,15 @@ struct Pipeline {
     PipelineConfig config;
     Coordinator *coordinator;
     RowsElement element;
-    uint32_t chunk, frame_count, stations, shards;
+    uint32_t chunk, frame_count, stations;
+    uint32_t shards; /* ranges of ids: of shards, then of stations that have all ids */
+    uint32_t embed_end, head_end; /* the one that its stage asks instead of all others; NONE: there is none */
     uint64_t patience_ns;
     uint32_t
         twins; /* calls that one part of a stage may have at once: 2 when some shard has a replica */
 
     Node *nodes;   /* [cluster->node_count], then PIPELINE_OWN's */
-    Range *ranges; /* stations, then shards */
+    Range *ranges; /* stations, then those of ids */
     Frame *frames;
     uint32_t *order; /* numbers of frames under way, oldest first */
     uint32_t under_way;
@@ -271,6 +274,29 @@ void pipeline_nodes_drop(Pipeline *p, uint64_t session);
 uint64_t pipeline_nodes_wake_ns(const Pipeline *p);
 /* "layers of station-1 (HOST:PORT): " and what happened. */
 MUST_CHECK Error pipeline_nodes_explain(const Pipeline *p, const Range *r, Why *why);
+
+/* pipeline_build.c */
+ShardTerms pipeline_build_shard_terms(const Pipeline *p, uint32_t id_first, uint32_t id_last);
+
+/* pipeline_ends.c: how many of the file's stations are ranges of ids too, what they are, what is known of
+ * their nodes. */
+void pipeline_ends_count(Pipeline *p);
+static inline uint32_t pipeline_ends_first(const Pipeline *p)
+{
+    return p->shards - (p->embed_end != NONE) - (p->head_end != NONE);
+}
+/* Whether a stage asks this range of ids. */
+static inline bool pipeline_ends_asks(const Pipeline *p, Stage stage, uint32_t shard)
+{
+    uint32_t end = stage == STAGE_EMBED ? p->embed_end : p->head_end;
+    return end == NONE ? shard < pipeline_ends_first(p) : shard == end;
+}
+/* Of a call: the node's part, or whose ids the own store is asked for. */
+uint32_t pipeline_ends_part(const Pipeline *p, uint32_t shard, uint32_t node);
+/* After the ranges of stations and shards. */
+void pipeline_ends_take(Pipeline *p);
+/* A station's range has changed its state. */
+void pipeline_ends_follow(Pipeline *p, const Range *station);
 
 /* pipeline_forward.c */
 void pipeline_forward_begin(Pipeline *p, Frame *f);

@@ -3,8 +3,7 @@
 
 #include "cluster/cache.h"
 #include "cluster/pipeline.h"
-#include "cluster/shard_service.h"
-#include "cluster/station_service.h"
+#include "cluster/plan_role.h"
 #include "knot/emit.h"
 
 /* The mapping moves in pages of 2 MiB: a tile can touch one such page more at either end. */
@@ -50,22 +49,6 @@ StationConfig plan_station_config(const Plan *plan, uint32_t station)
     };
 }
 
-ShardConfig plan_shard_config(const Plan *plan, uint32_t shard)
-{
-    const PlanRequest *r = &plan->request;
-    const PlanRole *role = &plan->role[r->stations + shard];
-    return (ShardConfig){
-        .knot = r->knot,
-        .hyper = r->hyper,
-        .id_first = role->id_first,
-        .id_last = role->id_last,
-        .rows_max = plan->logit_rows,
-        .workers = r->workers,
-        .tile_bytes_max = plan->tile_bytes_max,
-        .kernels = r->kernels,
-    };
-}
-
 CoordinatorConfig plan_coordinator_config(const Plan *plan)
 {
     const PlanRequest *r = &plan->request;
@@ -74,6 +57,23 @@ CoordinatorConfig plan_coordinator_config(const Plan *plan)
                                .chunk = plan->chunk,
                                .slots = r->sessions,
                                .logit_rows = plan->logit_rows};
+}
+
+/* A station at an end of the line that keeps the embedding or the head. */
+static Error cut_ends(Plan *plan, Why *why)
+{
+    const PlanRequest *r = &plan->request;
+    if (!r->stations || (r->solo && (r->embed || r->head)))
+        return error_why(why, ERR_RANGE, "%u stations for the embedding and the head", r->stations);
+    if (!r->shards && !(r->embed && r->head))
+        return error_why(why, ERR_RANGE, "no shards, and no station that keeps the %s",
+                         r->embed ? "head" : "embedding");
+    PlanRole *first = &plan->role[0], *last = &plan->role[r->stations - 1];
+    first->embed = r->embed;
+    last->head = r->head;
+    if (r->embed) first->id_last = r->hyper->vocabulary;
+    if (r->head) last->id_last = r->hyper->vocabulary;
+    return OK;
 }
 
 static Error cut_roles(Plan *plan, Why *why)
@@ -89,6 +89,7 @@ static Error cut_roles(Plan *plan, Why *why)
         if (r->ranges) role->range = r->ranges[i];
         else TRY(plan_station_range(r->hyper->layers, r->stations, i, &role->range, why));
     }
+    TRY(cut_ends(plan, why));
     for (uint32_t i = 0; i < r->shards; i++) {
         PlanRole *role = &plan->role[r->stations + i];
         *role = (PlanRole){.is_shard = true};
@@ -104,78 +105,6 @@ static Error cut_roles(Plan *plan, Why *why)
 }
 
 /* --- Sizes for one choice of context, chunk and tile --- */
-
-static Error size_station(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
-{
-    StationConfig config = plan_station_config(plan, i);
-    StationSizes sizes;
-    TRY(station_sizes(&config, &sizes, why));
-    role->floor_bytes = sizes.floor_bytes;
-    role->cache_bytes = sizes.cache_bytes;
-    role->scratch_bytes = sizes.scratch_bytes;
-    role->weight_bytes = sizes.weight_bytes;
-    role->logits_bytes = 0;
-    role->window_bytes =
-        max_u64(min_u64(plan->window_bytes, sizes.weight_bytes + 2 * LARGE_PAGE_BYTES),
-                sizes.widest_panel_bytes + 2 * LARGE_PAGE_BYTES);
-    return OK;
-}
-
-static Error size_shard(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
-{
-    ShardConfig config = plan_shard_config(plan, i);
-    ShardSizes sizes;
-    TRY(shard_sizes(&config, &sizes, why));
-    role->floor_bytes = sizes.floor_bytes;
-    role->scratch_bytes = sizes.scratch_bytes;
-    role->logits_bytes = sizes.logits_bytes;
-    role->weight_bytes = sizes.weight_bytes;
-    role->cache_bytes = 0;
-    role->window_bytes =
-        max_u64(min_u64(plan->window_bytes, sizes.weight_bytes + 2 * LARGE_PAGE_BYTES),
-                sizes.widest_panel_bytes + 2 * LARGE_PAGE_BYTES);
-    return OK;
-}
-
-/* ---- What a node holds of its requests (host/node_memory.h): what its service keeps, a body that is
- * answered and one that arrives, an answer that leaves and one that is made. */
-
-static uint64_t station_frames_bytes(const Plan *plan, const PlanRole *role)
-{
-    const PlanRequest *r = &plan->request;
-    ForwardTerms terms = {.hyper = r->hyper,
-                          .range = role->range,
-                          .rows_max = plan->chunk,
-                          .sequences_max = r->sessions,
-                          .context = plan->context};
-    return station_service_bytes(&terms) + 2 * station_service_body_bytes_max(&terms) +
-           2 * station_service_answer_bytes_max(&terms);
-}
-
-static ShardServiceConfig service_config(const Plan *plan, const PlanRole *role)
-{
-    const PlanRequest *r = &plan->request;
-    ShardServiceConfig config = {.terms = {.hyper = r->hyper,
-                                           .id_first = role->id_first,
-                                           .id_last = role->id_last,
-                                           .rows_max = plan->chunk},
-                                 .logit_rows_max = plan->logit_rows};
-    config.terms.payload_bytes_max = shard_service_payload_bytes_max(&config);
-    return config;
-}
-
-static uint64_t shard_frames_bytes(const Plan *plan, const PlanRole *role)
-{
-    const PlanRequest *r = &plan->request;
-    ShardServiceConfig config = service_config(plan, role);
-    uint64_t ids = role->id_last - role->id_first;
-    uint64_t embed = (uint64_t)plan->chunk * r->hyper->hidden * sizeof(float);
-    uint64_t slice = plan->logit_rows * ids * (sizeof(SamplerCandidate) + sizeof(float));
-    uint64_t header =
-        FRAME_HEADER_BYTES_MIN + (uint64_t)(plan->chunk + plan->logit_rows) * FRAME_HEADER_UNIT;
-    return shard_service_bytes(&config) + 2 * shard_service_body_bytes_max(&config) +
-           2 * (max_u64(embed, slice) + header);
-}
 
 /* The buffers of a chunk between the roles: x, a partial, g, the hidden rows that ask for logits; in
  * a solo process also candidates and the coordinator. */
@@ -252,7 +181,9 @@ static void fill_nodes(const Plan *plan, ClusterFile *file)
                                            .id_first = role->id_first,
                                            .id_last = role->id_last,
                                            .part = role->is_shard ? i - r->stations : i,
-                                           .is_replica = replica > 0};
+                                           .is_replica = replica > 0,
+                                           .embed = role->embed,
+                                           .head = role->head};
         }
     while (at < file->node_count) r->nodes[at++] = (ClusterNode){.role = CLUSTER_LAYER_WARDEN};
 }
@@ -292,20 +223,6 @@ static uint64_t pipeline_about_bytes(const Plan *plan)
            2 * vocabulary * sizeof(SamplerCandidate) + coordinator_bytes(&coordinator);
 }
 
-/* A shard's work that nobody else does: the largest shard's. */
-static uint64_t own_bytes(const Plan *plan)
-{
-    uint64_t kept = 0, scratch = 0;
-    for (uint32_t i = plan->request.stations; i < plan->role_count; i++) {
-        const PlanRole *role = &plan->role[i];
-        ShardServiceConfig service = service_config(plan, role);
-        kept =
-            max_u64(kept, role->floor_bytes + role->logits_bytes + shard_service_bytes(&service));
-        scratch = max_u64(scratch, role->scratch_bytes);
-    }
-    return kept + scratch + (64 << 10);
-}
-
 static void size_coordinator(Plan *plan)
 {
     const PlanRequest *r = &plan->request;
@@ -313,7 +230,7 @@ static void size_coordinator(Plan *plan)
     *role = (PlanRole){.process_bytes = r->process_bytes};
     role->floor_bytes = r->knot->tokenizer.bytes + (uint64_t)r->hyper->vocabulary * TOKEN_BYTES;
     role->window_bytes = OWN_WINDOW_BYTES;
-    role->scratch_bytes = own_bytes(plan);
+    role->scratch_bytes = plan_role_own_bytes(plan);
     role->frame_bytes = (r->nodes ? pipeline_exact_bytes(plan) : pipeline_about_bytes(plan)) +
                         (uint64_t)plan_nodes(plan) * NODE_BYTES +
                         (uint64_t)plan->role_count * CONNECTION_BYTES + API_BYTES +
@@ -347,14 +264,12 @@ static Error size_roles(Plan *plan, uint64_t *largest, Why *why)
     *largest = 0;
     for (uint32_t i = 0; i < plan->role_count; i++) {
         PlanRole *role = &plan->role[i];
-        TRY(role->is_shard ? size_shard(plan, i - r->stations, role, why)
-                           : size_station(plan, i, role, why));
+        TRY(plan_role_size(plan, i, role, why));
         add_role(&plan->sum, role);
         role->frame_bytes = 0;
         if (r->solo) continue;
         role->process_bytes = r->process_bytes;
-        role->frame_bytes =
-            role->is_shard ? shard_frames_bytes(plan, role) : station_frames_bytes(plan, role);
+        role->frame_bytes = plan_role_frame_bytes(plan, role);
         total_role(role);
         *largest = max_u64(*largest, role->total_bytes);
     }
@@ -414,7 +329,8 @@ static Error refuse(const Plan *plan, Why *why)
 /* Instead of the window: whole large pages touch one more at either end. */
 uint64_t plan_role_fixed_bytes(const PlanRole *role)
 {
-    uint64_t window = 2 * LARGE_PAGE_BYTES + (role->is_shard ? ROWS_WINDOW_BYTES : 0);
+    uint64_t window =
+        2 * LARGE_PAGE_BYTES + (plan_role_has_embedding(role) ? ROWS_WINDOW_BYTES : 0);
     return role->process_bytes + role->floor_bytes + role->scratch_bytes + role->frame_bytes +
            role->logits_bytes + window;
 }
@@ -532,7 +448,8 @@ static void choose_window(Plan *plan)
 static void choose_logit_rows(Plan *plan)
 {
     const PlanRequest *r = &plan->request;
-    uint64_t row = (uint64_t)r->hyper->vocabulary * sizeof(float) / (r->solo ? 1 : r->shards);
+    uint64_t row =
+        (uint64_t)r->hyper->vocabulary * sizeof(float) / (r->solo || r->head ? 1 : r->shards);
     uint64_t rows = r->memory_bytes / 8 / (row ? row : 1);
     plan->logit_rows = r->logit_rows ? r->logit_rows : 1;
     if (rows < plan->logit_rows) plan->logit_rows = rows ? (uint32_t)rows : 1;
@@ -544,7 +461,7 @@ static void pin_role(const PlanRequest *r, PlanRole *role)
 {
     uint64_t edges = 2 * LARGE_PAGE_BYTES, streaming = role->total_bytes + edges;
     if (resident_bytes(role) <= r->memory_bytes) {
-        role->window_bytes = edges + (role->is_shard ? ROWS_WINDOW_BYTES : 0);
+        role->window_bytes = edges + (plan_role_has_embedding(role) ? ROWS_WINDOW_BYTES : 0);
         role->pinned_bytes = role->weight_bytes;
     } else if (streaming < r->memory_bytes) {
         role->window_bytes += edges;

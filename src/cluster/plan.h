@@ -38,6 +38,7 @@ typedef struct PlanRequest {
     uint64_t memory_bytes;  /* the budget of one process */
     uint64_t process_bytes; /* what the process has already */
     uint32_t stations, shards;
+    bool embed, head; /* cluster: at the first, at the last station; shards may be 0 when both are */
     const PhaseRange *ranges; /* instead of an even cut, or NULL; `stations` of them */
     const uint32_t
         *id_ends; /* the same for the shards: where each ends, the last at the vocabulary's end */
@@ -60,7 +61,8 @@ typedef struct PlanRequest {
 typedef struct PlanRole {
     bool is_shard;
     PhaseRange range;           /* station */
-    uint32_t id_first, id_last; /* shard */
+    bool embed, head;           /* station: keeps them for the whole vocabulary */
+    uint32_t id_first, id_last; /* shard, and what a station keeps */
     uint64_t process_bytes, floor_bytes, window_bytes, scratch_bytes, logits_bytes, cache_bytes,
         pinned_bytes;
     uint64_t frame_bytes;  /* cluster: bodies, answers, and the frames' rows */

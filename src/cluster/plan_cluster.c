@@ -183,7 +183,11 @@ static void plan_cluster_node(const PlanClusterRequest *r, const PlanPlace *plac
                        .cache = "",
                        .socket = ""};
     memcpy(n->id, place->id, sizeof n->id);
-    if (n->role == CLUSTER_STATION) n->range = r->plan->role[n->part].range;
+    if (n->role == CLUSTER_STATION) {
+        n->range = r->plan->role[n->part].range;
+        n->embed = r->plan->role[n->part].embed;
+        n->head = r->plan->role[n->part].head;
+    }
     if (n->role == CLUSTER_SHARD) {
         n->id_first = r->plan->role[p->stations + n->part].id_first;
         n->id_last = r->plan->role[p->stations + n->part].id_last;

@@ -11,7 +11,7 @@
 #include "host/cpu.h"
 #include "host/node_configure.h"
 #include "host/node_roles.h"
-#include "host/node_work.h"
+#include "host/node_vocab.h"
 #include "quant/numerics.h"
 
 typedef struct NodeStation {
@@ -20,6 +20,7 @@ typedef struct NodeStation {
     ForwardTerms terms;
     Station *station;
     StationService *service;
+    NodeVocab vocab; /* of a small model: all of the embedding, or of the head */
     atomic_ullong rows;
     atomic_uint sessions;
     atomic_ullong evictions;
@@ -101,7 +102,8 @@ static Error size_station(NodeWork *w, NodeMemory *m, Why *why)
     m->service_bytes = station_service_bytes(&terms);
     m->body_bytes_max = station_service_body_bytes_max(&terms);
     m->answer_bytes_max = station_service_answer_bytes_max(&terms);
-    return find_weights(s, m, why);
+    TRY(find_weights(s, m, why));
+    return node_vocab_size(&s->vocab, w, m, why);
 }
 
 static Error build_station(NodeWork *w, Arena *arena, void *scratch, Why *why)
@@ -112,14 +114,18 @@ static Error build_station(NodeWork *w, Arena *arena, void *scratch, Why *why)
     s->sessions = 0;
     TRY(station_build(&config, arena, scratch, &s->station, why));
     TRY(station_service_build(&s->terms, s->station, arena, &s->service, why));
+    TRY(node_vocab_build(&s->vocab, w, arena, scratch, why));
     return worker_read_floor(&w->worker, s->station, why);
 }
 
 static void name_range(const NodeWork *w, char out[NODE_RANGE_BYTES])
 {
     char text[PHASE_RANGE_TEXT_MAX];
-    (void)snprintf(out, NODE_RANGE_BYTES, "layers %s",
-                   phase_range_text(station_of_const(w)->range, w->model.hyper.layers, text));
+    const NodeStation *s = station_of_const(w);
+    bool embed = s->vocab.embed, head = s->vocab.head;
+    (void)snprintf(out, NODE_RANGE_BYTES, "layers %s%s%s",
+                   phase_range_text(s->range, w->model.hyper.layers, text),
+                   embed ? " and embedding" : "", head ? " and head" : "");
 }
 
 static void write_number(JsonWriter *out, const char *before, uint64_t value)
@@ -132,9 +138,13 @@ static void describe(const NodeWork *w, JsonWriter *out)
 {
     const NodeStation *s = station_of_const(w);
     const ClusterFile *c = w->node->cluster;
-    const char *range = w->range + strlen("layers ");
+    char range[NODE_RANGE_BYTES]; /* between the blanks of "layers 0-14 and head" */
+    (void)snprintf(range, sizeof range, "%s", w->range + strlen("layers "));
+    range[strcspn(range, " ")] = '\0';
     json_writer_raw(out, ",\"range\":");
     json_writer_text(out, range);
+    if (s->vocab.embed) json_writer_raw(out, ",\"embed\":true");
+    if (s->vocab.head) json_writer_raw(out, ",\"head\":true");
     write_number(out, ",\"chunk\":", w->chunk);
     write_number(out, ",\"context\":", c->context);
     json_writer_raw(out, ",\"cache_type\":");
@@ -152,6 +162,7 @@ static void write_metrics(const NodeWork *w, JsonWriter *out)
                         s->sessions);
     metrics_write_count(out, "cobord_station_evictions_total",
                         "Sessions that made room for others.", s->evictions);
+    node_vocab_write_metrics(&s->vocab, out);
 }
 
 /* ---- Routes ---- */
@@ -206,6 +217,16 @@ static void run_forward(void *work, NodeRequest *r)
     }
     atomic_fetch_add(&s->rows, rows);
     node_reply_take(r, 200, "application/octet-stream", answer, bytes);
+}
+
+static void run_embed(void *work, NodeRequest *r)
+{
+    node_vocab_run(&station_of(work)->vocab, work, SHARD_SERVICE_EMBED, r);
+}
+
+static void run_logits(void *work, NodeRequest *r)
+{
+    node_vocab_run(&station_of(work)->vocab, work, SHARD_SERVICE_LOGITS, r);
 }
 
 static bool read_session(const char *text, uint64_t *out)
@@ -269,6 +290,8 @@ static void run_configure(void *work, NodeRequest *r)
 
 static const NodeRoute routes[] = {
     {"POST", "/forward", run_forward},
+    {"POST", "/embed", run_embed},
+    {"POST", "/logits", run_logits},
     {"DELETE", "/sessions/", run_drop},
     {"POST", "/configure", run_configure},
     {"POST", "/drain", node_work_drain},
@@ -289,6 +312,9 @@ Error node_station_run(Node *node, Why *why)
     NodeStation *s = calloc(1, sizeof *s);
     if (!s) return error_why(why, ERR_MEMORY, "no memory for a station");
     s->range = node->self->range;
+    s->vocab = (NodeVocab){.id_last = node->cluster->vocabulary,
+                           .embed = node->self->embed,
+                           .head = node->self->head};
     Error error = node_work_run(&s->work, node, &role, cpu_cores(), why);
     free(s);
     return error;

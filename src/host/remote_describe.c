@@ -64,6 +64,8 @@ static void write_range(const Remote *r, const ClusterNode *n, JsonWriter *w)
         json_writer_raw(w, "]");
     }
     put_number(w, "part", n->part);
+    if (n->embed) json_writer_raw(w, ",\"embed\":true");
+    if (n->head) json_writer_raw(w, ",\"head\":true");
     put_bool(w, "replica", n->is_replica);
     if (n->warden != CLUSTER_FILE_NONE)
         put_text(w, "warden", r->options.cluster->nodes[n->warden].id);

@@ -21,6 +21,7 @@ static const uint64_t FAILED_PAUSE_NS = 5000000000;
 
 static const ClusterNode *part_node(const Remote *r, uint32_t part)
 {
+    if (part == PIPELINE_ALL_IDS) return &r->own.whole;
     uint32_t index = cluster_file_part(r->options.cluster, CLUSTER_SHARD, part);
     return index == CLUSTER_FILE_NONE ? NULL : &r->options.cluster->nodes[index];
 }
@@ -56,21 +57,45 @@ static ShardServiceConfig service_config(const Remote *r, const ClusterNode *n)
     return config;
 }
 
+static Error size_part(Remote *r, uint32_t part, Why *why)
+{
+    RemoteOwn *own = &r->own;
+    const ClusterNode *n = part_node(r, part);
+    ShardConfig shard = shard_config(r, n);
+    ShardServiceConfig service = service_config(r, n);
+    ShardSizes sizes;
+    TRY(shard_sizes(&shard, &sizes, why));
+    uint64_t bytes =
+        sizes.floor_bytes + sizes.logits_bytes + shard_service_bytes(&service) + 8 * ARENA_ALIGN;
+    if (sizes.scratch_bytes > own->scratch_bytes) own->scratch_bytes = sizes.scratch_bytes;
+    if (bytes > own->memory_bytes) own->memory_bytes = bytes;
+    own->window_bytes = WINDOW_BYTES;
+    return OK;
+}
+
+/* What a station keeps of the vocabulary is all of it. Fetched under a name of its own, and from the store: wardens of
+ * layers have none of it. */
+static bool make_whole(Remote *r)
+{
+    const ClusterFile *c = r->options.cluster;
+    bool any = false;
+    for (uint32_t i = 0; i < c->node_count; i++) any |= c->nodes[i].embed || c->nodes[i].head;
+    r->own.whole = (ClusterNode){.role = CLUSTER_SHARD,
+                                 .id = "coordinator-0-ids",
+                                 .host = r->options.self->host,
+                                 .id_last = c->vocabulary,
+                                 .warden = CLUSTER_FILE_NONE,
+                                 .cache = "",
+                                 .socket = ""};
+    return any;
+}
+
 Error remote_own_size(Remote *r, Why *why)
 {
     RemoteOwn *own = &r->own;
-    for (uint32_t part = 0; part < r->options.cluster->parts[CLUSTER_SHARD]; part++) {
-        const ClusterNode *n = part_node(r, part);
-        ShardConfig shard = shard_config(r, n);
-        ShardServiceConfig service = service_config(r, n);
-        ShardSizes sizes;
-        TRY(shard_sizes(&shard, &sizes, why));
-        uint64_t bytes = sizes.floor_bytes + sizes.logits_bytes + shard_service_bytes(&service) +
-                         8 * ARENA_ALIGN;
-        if (sizes.scratch_bytes > own->scratch_bytes) own->scratch_bytes = sizes.scratch_bytes;
-        if (bytes > own->memory_bytes) own->memory_bytes = bytes;
-        own->window_bytes = WINDOW_BYTES;
-    }
+    for (uint32_t part = 0; part < r->options.cluster->parts[CLUSTER_SHARD]; part++)
+        TRY(size_part(r, part, why));
+    if (make_whole(r)) TRY(size_part(r, PIPELINE_ALL_IDS, why));
     own->memory_bytes += own->scratch_bytes + ARENA_ALIGN;
     return OK;
 }

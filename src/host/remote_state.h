@@ -86,7 +86,8 @@ typedef struct RemoteOwn {
     Error failed; /* why it cannot be: said again until failed_until_ns */
     uint64_t failed_until_ns;
     Why why;
-    uint32_t part; /* that stands; CLUSTER_FILE_NONE */
+    uint32_t part;     /* that stands; CLUSTER_FILE_NONE */
+    ClusterNode whole; /* as a shard: the stations' that keep embedding or head */
     Shard *shard;
     ShardService *service;
     void *memory;

@@ -218,6 +218,9 @@ static Error cluster_file_check_ends(const ClusterFile *c, Why *why)
         embed |= n->embed;
         head |= n->head;
     }
+    if (c->parts[CLUSTER_SHARD] && embed && head)
+        return error_why(why, ERR_RANGE,
+                         "shards that nobody asks: stations have embedding and head");
     if (c->parts[CLUSTER_SHARD] || (embed && head)) return OK;
     return error_why(why, ERR_RANGE, "no shards, and no station has the %s",
                      embed ? "head" : "embedding");

@@ -61,7 +61,11 @@ static void add_node(Sim *s, ClusterRole role, uint32_t part, bool is_replica)
                        .part = part,
                        .is_replica = is_replica,
                        .warden = CLUSTER_FILE_NONE};
-    if (role == CLUSTER_STATION) n->range = s->plan.range[part];
+    if (role == CLUSTER_STATION) {
+        n->range = s->plan.range[part];
+        n->embed = s->plan.embed && part == 0;
+        n->head = s->plan.head && part + 1 == s->plan.stations;
+    }
     if (role == CLUSTER_SHARD) {
         n->id_first = s->plan.id_first[part];
         n->id_last = s->plan.id_last[part];

@@ -86,8 +86,9 @@ typedef struct SimFault {
     SimFaultKind kind;
     uint64_t at_ns, duration_ns;
     uint32_t node;
-    uint32_t after; /* so many requests that came to the node, or to any for the coordinator; 0: at at_ns */
-    bool silent;    /* callers of a dead node hear nothing instead of a reset */
+    uint32_t
+        after; /* so many requests that came to the node, or to any for the coordinator; 0: at at_ns */
+    bool silent; /* callers of a dead node hear nothing instead of a reset */
 } SimFault;
 
 typedef struct SimRequest {
@@ -113,6 +114,7 @@ typedef struct SimRequest {
 
 typedef struct SimScenario {
     uint32_t stations, shards;
+    bool embed, head; /* at the first, at the last station; both: no shards */
     bool station_replica[SIM_STATIONS_MAX], shard_replica[SIM_SHARDS_MAX];
     PhaseRange range[SIM_STATIONS_MAX];
     uint32_t id_first[SIM_SHARDS_MAX], id_last[SIM_SHARDS_MAX];
@@ -211,7 +213,8 @@ typedef struct Sim {
     ClusterFile cluster;
     ClusterNode cluster_nodes[SIM_NODES_MAX];
     SimNode nodes[SIM_NODES_MAX];
-    SimNode own[SIM_SHARDS_MAX];
+    SimNode ends[SIM_NODES_MAX];     /* what stations have of a shard */
+    SimNode own[SIM_SHARDS_MAX + 1]; /* the last: all ids */
 
     Coordinator *coordinator;
     Pipeline *pipeline;
@@ -257,6 +260,7 @@ void sim_nodes_stop(Sim *s);
 /* What a node says to a request. Owner  `answer` is malloc'd. */
 unsigned sim_nodes_answer(Sim *s, SimNode *n, const SimEvent *request, uint8_t **answer,
                           size_t *bytes);
+SimNode *sim_nodes_own(Sim *s, uint32_t part);
 void sim_nodes_kill(Sim *s, uint32_t node, bool silent);
 void sim_nodes_revive(Sim *s, uint32_t node);
 const char *sim_nodes_name(const Sim *s, uint32_t node);

@@ -110,8 +110,11 @@ static void check_call(Sim *s, const PipelineCall *c)
         const ClusterNode *n = &s->cluster.nodes[c->node];
         bool to_station = c->path == PIPELINE_FORWARD || c->path == PIPELINE_DROP;
         bool to_shard = c->path == PIPELINE_EMBED || c->path == PIPELINE_LOGITS;
+        bool at_end = c->path == PIPELINE_EMBED ? s->plan.embed : s->plan.head,
+             has_it = c->path == PIPELINE_EMBED ? n->embed : n->head;
         if (c->node >= s->cluster.node_count || n->part != c->part ||
-            (to_station && n->role != CLUSTER_STATION) || (to_shard && n->role != CLUSTER_SHARD))
+            (to_station && n->role != CLUSTER_STATION) ||
+            (to_shard && (at_end ? !has_it : n->role != CLUSTER_SHARD)))
             sim_fail(s, "call %u goes to the wrong node", c->call);
     }
     if (c->path == PIPELINE_FORWARD) check_forward(s, c);
@@ -183,7 +186,7 @@ void sim_network_call(Sim *s, const PipelineCall *c)
 
 static SimNode *node_of(Sim *s, const SimEvent *e)
 {
-    return e->node == PIPELINE_OWN ? &s->own[e->part] : &s->nodes[e->node];
+    return e->node == PIPELINE_OWN ? sim_nodes_own(s, e->part) : &s->nodes[e->node];
 }
 
 static void move(Sim *s, const SimEvent *e, SimEventKind kind, uint64_t at_ns)

@@ -185,6 +185,8 @@ static Error work(Sim *s, SimNode *n, const SimEvent *e, uint8_t **answer, size_
     if (e->path == PIPELINE_FORWARD && n->station)
         return s->broken == SIM_BREAK_FENCE ? forward_unfenced(s, n, e, answer, bytes, why)
                                             : forward(s, n, e, answer, bytes, why);
+    if (n->role == CLUSTER_STATION && (e->path == PIPELINE_EMBED || e->path == PIPELINE_LOGITS))
+        n = &s->ends[n - s->nodes];
     if ((e->path == PIPELINE_EMBED || e->path == PIPELINE_LOGITS) && n->shard)
         return shard_work(s, n, e, answer, bytes, why);
     if (e->path == PIPELINE_DROP && n->station)
@@ -238,6 +240,9 @@ static void open_node(Sim *s, uint32_t node)
     const ClusterNode *c = &s->cluster.nodes[node];
     *n = (SimNode){.role = c->role, .part = c->part, .alive = true, .life = n->life + 1};
     n->isa = choose_isa(s, node, n->life);
+    s->ends[node] = (SimNode){.role = CLUSTER_SHARD, .isa = n->isa};
+    if (c->embed || c->head)
+        sim_nodes_open_shard(s, &s->ends[node], 0, SIM_VOCABULARY, s->plan.chunk);
     if (c->role == CLUSTER_STATION)
         sim_nodes_open_station(s, n, c->range, s->plan.chunk, s->plan.sessions);
     else if (c->role == CLUSTER_SHARD)
@@ -248,6 +253,7 @@ void sim_nodes_kill(Sim *s, uint32_t node, bool silent)
 {
     SimNode *n = &s->nodes[node];
     sim_nodes_close(n);
+    sim_nodes_close(&s->ends[node]);
     *n = (SimNode){.role = n->role, .part = n->part, .life = n->life + 1, .silent = silent};
 }
 
@@ -263,12 +269,23 @@ void sim_nodes_start(Sim *s)
         s->own[i] = (SimNode){.role = CLUSTER_SHARD, .part = i, .alive = true};
         sim_nodes_open_shard(s, &s->own[i], s->plan.id_first[i], s->plan.id_last[i], s->plan.chunk);
     }
+    SimNode *all = sim_nodes_own(s, PIPELINE_ALL_IDS);
+    *all = (SimNode){.role = CLUSTER_SHARD, .alive = true};
+    sim_nodes_open_shard(s, all, 0, SIM_VOCABULARY, s->plan.chunk);
+}
+
+SimNode *sim_nodes_own(Sim *s, uint32_t part)
+{
+    return &s->own[part == PIPELINE_ALL_IDS ? SIM_SHARDS_MAX : part];
 }
 
 void sim_nodes_stop(Sim *s)
 {
-    for (uint32_t i = 0; i < s->cluster.node_count; i++) sim_nodes_close(&s->nodes[i]);
-    for (uint32_t i = 0; i < s->plan.shards; i++) sim_nodes_close(&s->own[i]);
+    for (uint32_t i = 0; i < s->cluster.node_count; i++) {
+        sim_nodes_close(&s->nodes[i]);
+        sim_nodes_close(&s->ends[i]);
+    }
+    for (uint32_t i = 0; i <= SIM_SHARDS_MAX; i++) sim_nodes_close(&s->own[i]);
 }
 
 /* Every conversation was forgotten: no station holds one, unless it could not know better. */

@@ -54,6 +54,16 @@ static void make_cluster(SimScenario *p, SimRandom *r)
     p->tile_bytes = PICK(r, 0, 1, 2000);
 }
 
+/* Of ten seeds three: one or both of the stations at the ends do the work of shards. */
+static void make_ends(SimScenario *p, uint64_t seed)
+{
+    SimRandom r = {seed * UINT64_C(0x9e3779b97f4a7c15)};
+    uint32_t ends = sim_random_below(&r, 10);
+    p->embed = ends == 0 || ends == 2;
+    p->head = ends == 1 || ends == 2;
+    if (p->embed && p->head) p->shards = 0;
+}
+
 /* --- Faults --- */
 
 static void make_network(SimScenario *p, SimRandom *r, bool bad)
@@ -194,6 +204,7 @@ void sim_scenario_make(Sim *s)
     bool followed[SIM_REQUESTS_MAX] = {false};
     *p = (SimScenario){0};
     make_cluster(p, &r);
+    make_ends(p, s->seed);
     uint32_t weather = sim_random_below(&r, 8); /* 0 fair, 1 and 2 one kind of trouble, else both */
     make_network(p, &r, weather != 0 && weather != 1);
     p->request_count = 1 + sim_random_below(&r, SIM_REQUESTS_MAX);
@@ -230,7 +241,7 @@ void sim_scenario_print(const Sim *s, FILE *out)
     for (uint32_t i = 0; i < p->stations; i++)
         fprintf(out, " %s%s", phase_range_text(p->range[i], SIM_LAYERS, text),
                 p->station_replica[i] ? "*2" : "");
-    fprintf(out, " | ");
+    fprintf(out, "%s%s | ", p->embed ? " embed" : "", p->head ? " head" : "");
     for (uint32_t i = 0; i < p->shards; i++)
         fprintf(out, "%u-%u%s ", p->id_first[i], p->id_last[i], p->shard_replica[i] ? "*2" : "");
     fprintf(out, "\n  context %u chunk %u slots %u sessions %u frames %u logit rows %u cache %s\n",

@@ -63,7 +63,7 @@ class Cluster:
         self.path = pathlib.Path(self.folder.name) / "cluster.json"
         ports = iter(free_ports(1 + len(stations) + shards))
         place = lambda: f"127.0.0.1:{next(ports)}"  # noqa: E731
-        cuts = [model.vocabulary * i // shards for i in range(shards + 1)]
+        cuts = [model.vocabulary * i // max(shards, 1) for i in range(shards + 1)]
         self.file = {
             "cobord_cluster": 1,
             "model": {"name": model.name, "knot_id": model.knot_id, "knot_key": model.path.name,

@@ -62,7 +62,8 @@ struct Rig {
     ClusterFile file;
     ClusterNode nodes[RIG_NODES_MAX];
     RigNode node[RIG_NODES_MAX];
-    RigNode own[RIG_NODES_MAX]; /* [shards] */
+    RigNode end[RIG_NODES_MAX]; /* what a station has of a shard */
+    RigNode own[RIG_NODES_MAX]; /* [shards], the last: all ids */
     bool own_is_there;
     void *pipeline_memory, *coordinator_memory;
     Coordinator *coordinator;
@@ -90,6 +91,7 @@ typedef struct RigShape {
     const char *stations; /* ranges */
     uint32_t shards, replicas_of_stations, replicas_of_shards, frames, chunk, slots;
     RowsElement element;
+    bool embed, head; /* at the first, at the last station */
 } RigShape;
 
 /* ---- Nodes ---- */
@@ -174,6 +176,7 @@ static inline void rig_open_node(Rig *rig, uint32_t i)
 {
     const ClusterNode *c = &rig->nodes[i];
     if (c->role == CLUSTER_STATION) rig_open_station(rig, &rig->node[i], c->range);
+    if (c->embed || c->head) rig_open_shard(rig, &rig->end[i], 0, TINY_VOCABULARY);
     if (c->role == CLUSTER_SHARD) rig_open_shard(rig, &rig->node[i], c->id_first, c->id_last);
 }
 
@@ -181,6 +184,7 @@ static inline void rig_open_node(Rig *rig, uint32_t i)
 static inline void rig_restart(Rig *rig, uint32_t i)
 {
     rig_close_node(&rig->node[i]);
+    rig_close_node(&rig->end[i]);
     rig_open_node(rig, i);
 }
 
@@ -216,11 +220,14 @@ static inline void rig_make_file(Rig *rig, const RigShape *shape)
     number = 0;
     for (uint32_t i = 0; i < stations; i++)
         for (uint32_t r = 0; r <= shape->replicas_of_stations; r++)
-            rig_add(
-                rig,
-                (ClusterNode){
-                    .role = CLUSTER_STATION, .range = ranges[i], .part = i, .is_replica = r > 0},
-                &number);
+            rig_add(rig,
+                    (ClusterNode){.role = CLUSTER_STATION,
+                                  .range = ranges[i],
+                                  .part = i,
+                                  .is_replica = r > 0,
+                                  .embed = shape->embed && i == 0,
+                                  .head = shape->head && i + 1 == stations},
+                    &number);
     number = 0;
     for (uint32_t i = 0; i < shape->shards; i++)
         for (uint32_t r = 0; r <= shape->replicas_of_shards; r++) {
@@ -268,6 +275,8 @@ static inline void rig_open(Rig *rig, TinyModel *model, const RigShape *shape)
         const ClusterNode *n = &rig->nodes[cluster_file_part(&rig->file, CLUSTER_SHARD, i)];
         rig_open_shard(rig, &rig->own[i], n->id_first, n->id_last);
     }
+    if (shape->embed || shape->head)
+        rig_open_shard(rig, &rig->own[RIG_NODES_MAX - 1], 0, TINY_VOCABULARY);
     rig_open_pipeline(rig, shape);
 }
 
@@ -275,6 +284,7 @@ static inline void rig_close(Rig *rig)
 {
     for (uint32_t i = 0; i < RIG_NODES_MAX; i++) {
         rig_close_node(&rig->node[i]);
+        rig_close_node(&rig->end[i]);
         rig_close_node(&rig->own[i]);
     }
     free(rig->late);
@@ -315,11 +325,22 @@ static inline Error rig_shard(Rig *rig, RigNode *n, PipelinePath path, const uin
     return shard_service_write(n->shard_service, out, room, used, why);
 }
 
+static inline RigNode *rig_node_of(Rig *rig, const PipelineCall *c)
+{
+    bool ids = c->path == PIPELINE_EMBED || c->path == PIPELINE_LOGITS;
+    if (c->node == PIPELINE_OWN && c->part == PIPELINE_ALL_IDS)
+        return &rig->own[RIG_NODES_MAX - 1];
+    if (c->node == PIPELINE_OWN) return &rig->own[c->part];
+    assert_int_equal(c->part, rig->nodes[c->node].part);
+    return ids && rig->nodes[c->node].role == CLUSTER_STATION ? &rig->end[c->node]
+                                                              : &rig->node[c->node];
+}
+
 /* A body's way through a node. */
 static inline Error rig_work(Rig *rig, const PipelineCall *c, const uint8_t *body, size_t bytes,
                              PipelineAnswer *answer)
 {
-    RigNode *n = c->node == PIPELINE_OWN ? &rig->own[c->part] : &rig->node[c->node];
+    RigNode *n = rig_node_of(rig, c);
     Error error = OK;
     switch (c->path) {
     case PIPELINE_FORWARD:

@@ -670,9 +670,10 @@ static void wrong_clusters_are_refused(void **state)
     config.frames = 65;
     assert_int_equal(pipeline_build(&config, rig.coordinator, &none, &p, &why), ERR_RANGE);
     config.frames = 2;
-    rig.nodes[1].embed = true;
+    uint32_t shards = rig.file.parts[CLUSTER_SHARD];
+    rig.file.parts[CLUSTER_SHARD] = 0;
     assert_int_equal(pipeline_build(&config, rig.coordinator, &none, &p, &why), ERR_UNSUPPORTED);
-    rig.nodes[1].embed = false;
+    rig.file.parts[CLUSTER_SHARD] = shards;
     rig.file.layers++;
     assert_int_equal(pipeline_build(&config, rig.coordinator, &none, &p, &why), ERR_RANGE);
     rig_close(&rig);

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/node_vocab.h"
+
+#include <stdlib.h>
+
+#include "api/metrics.h"
+#include "quant/numerics.h"
+
+/* For embedding rows beside resident weights. */
+static const uint64_t ROWS_WINDOW_BYTES = (uint64_t)8 << 20;
+
+static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Without the head no logits are made: what the shard wants is kept small. */
+static uint32_t logit_rows_of(const NodeVocab *v, const NodeWork *w)
+{
+    return v->head ? w->logit_rows : 1;
+}
+
+static ShardConfig make_config(const NodeVocab *v, const NodeWork *w)
+{
+    return (ShardConfig){
+        .knot = &w->model.file.knot,
+        .hyper = &w->model.hyper,
+        .id_first = v->id_first,
+        .id_last = v->id_last,
+        .rows_max = logit_rows_of(v, w),
+        .workers = w->threads,
+        .tile_bytes_max = w->memory.tile_bytes_max,
+        .kernels = w->kernels,
+    };
+}
+
+static ShardServiceConfig make_service_config(const NodeVocab *v, const NodeWork *w)
+{
+    ShardServiceConfig c = {
+        .terms = {.identity = {w->node->cluster->knot_id, NUMERICS_VERSION, FRAME_CACHE_NONE},
+                  .hyper = &w->model.hyper,
+                  .id_first = v->id_first,
+                  .id_last = v->id_last,
+                  .rows_max = w->chunk},
+        .logit_rows_max = logit_rows_of(v, w),
+    };
+    c.terms.payload_bytes_max = shard_service_payload_bytes_max(&c);
+    return c;
+}
+
+/* ---- The sum ---- */
+
+/* The head's rows of these ids, whole panels; they follow the layers in a knot of version 2. */
+static Error add_weights(const NodeVocab *v, const NodeWork *w, NodeMemory *m, Why *why)
+{
+    const Knot *knot = &w->model.file.knot;
+    const KnotTensor *head = knot_find(knot, "output_weight");
+    if (!head) head = knot_find(knot, "token_embd_weight");
+    if (!head) return error_why(why, ERR_MISSING_TENSOR, "token_embd_weight is missing");
+    bool panels = head->layout == LAYOUT_X16, none = m->weights_first >= m->weights_last;
+    uint64_t unit_bytes, unit = panels ? PANEL_ROWS : 1;
+    TRY(panels ? layout_panel_bytes(head->type, head->cols, &unit_bytes, why)
+               : block_row_bytes(head->type, head->cols, &unit_bytes, why));
+    uint64_t first = head->offset + v->id_first / unit * unit_bytes,
+             last = head->offset + (v->id_last + unit - 1) / unit * unit_bytes;
+    if (none || first < m->weights_first) m->weights_first = first;
+    m->weights_last = none ? last : max_u64(m->weights_last, last);
+    return OK;
+}
+
+/* An embed's rows, or of each row of logits: every candidate, the whole slice. */
+static uint64_t answer_bytes_max(const NodeVocab *v, const NodeWork *w)
+{
+    uint64_t ids = v->id_last - v->id_first, rows = v->head ? w->logit_rows : 0;
+    uint64_t embed = v->embed ? (uint64_t)w->chunk * w->model.hyper.hidden * sizeof(float) : 0;
+    uint64_t logits = rows * ids * (sizeof(SamplerCandidate) + sizeof(float));
+    return max_u64(embed, logits) + FRAME_HEADER_BYTES_MIN +
+           (uint64_t)(w->chunk + w->logit_rows) * FRAME_HEADER_UNIT;
+}
+
+Error node_vocab_size(const NodeVocab *v, const NodeWork *w, NodeMemory *m, Why *why)
+{
+    ShardConfig config = make_config(v, w);
+    ShardServiceConfig service = make_service_config(v, w);
+    ShardSizes sizes;
+    if (!v->embed && !v->head) return OK;
+    TRY(shard_sizes(&config, &sizes, why));
+    m->floor_bytes += sizes.floor_bytes;
+    m->logits_bytes += sizes.logits_bytes;
+    m->service_bytes += shard_service_bytes(&service);
+    m->scratch_bytes = max_u64(m->scratch_bytes, sizes.scratch_bytes);
+    m->body_bytes_max = max_u64(m->body_bytes_max, shard_service_body_bytes_max(&service));
+    m->answer_bytes_max = max_u64(m->answer_bytes_max, answer_bytes_max(v, w));
+    if (v->embed) m->rows_window_bytes = ROWS_WINDOW_BYTES;
+    if (!v->head) return OK;
+    m->widest_panel_bytes = max_u64(m->widest_panel_bytes, sizes.widest_panel_bytes);
+    return add_weights(v, w, m, why);
+}
+
+Error node_vocab_build(NodeVocab *v, const NodeWork *w, Arena *arena, void *scratch, Why *why)
+{
+    ShardConfig config = make_config(v, w);
+    ShardServiceConfig service = make_service_config(v, w);
+    if (!v->embed && !v->head) return OK;
+    TRY(shard_build(&config, arena, scratch, &v->shard, why));
+    return shard_service_build(&service, v->shard, arena, &v->service, why);
+}
+
+/* ---- Requests ---- */
+
+static Error answer(NodeVocab *v, NodeWork *w, ShardServiceKind kind, const NodeRequest *r,
+                    uint8_t **out, size_t *bytes, Why *why)
+{
+    TRY(shard_service_begin(v->service, kind, r->body, r->body_bytes, why));
+    Slice *slice = w->model.slice;
+    TRY(slice ? slice_run_shard(slice, &w->worker, v->shard, why)
+              : worker_run_shard(&w->worker, v->shard, why));
+    size_t room = shard_service_answer_bytes(v->service);
+    *out = malloc(room);
+    if (!*out) return error_why(why, ERR_MEMORY, "no memory for an answer of %zu bytes", room);
+    Error error = shard_service_write(v->service, *out, room, bytes, why);
+    if (error != OK) free(*out);
+    return error;
+}
+
+void node_vocab_run(NodeVocab *v, NodeWork *w, ShardServiceKind kind, NodeRequest *r)
+{
+    Why why = {{0}};
+    uint8_t *bytes = NULL;
+    size_t count = 0;
+    bool embed = kind == SHARD_SERVICE_EMBED;
+    if (embed ? !v->embed : !v->head) {
+        Error none = error_why(&why, ERR_NOT_FOUND, "%s keeps no %s", w->node->self->id,
+                               embed ? "embedding" : "head");
+        node_reply_error(r, none, &why);
+        return;
+    }
+    atomic_fetch_add(embed ? &v->embeds : &v->logits, 1);
+    if (node_work_refuses(w, r)) return;
+    uint64_t begun = node_work_begin(w, r);
+    Error error = answer(v, w, kind, r, &bytes, &count, &why);
+    (void)node_work_end(w, begun);
+    if (error == OK) node_reply_take(r, 200, "application/octet-stream", bytes, count);
+    else node_work_fail(w, r, embed ? "embed" : "logits", error, &why);
+}
+
+void node_vocab_write_metrics(const NodeVocab *v, JsonWriter *out)
+{
+    if (!v->embed && !v->head) return;
+    metrics_write_count(out, "cobord_shard_embeds_total", "Requests for embedding rows.",
+                        v->embeds);
+    metrics_write_count(out, "cobord_shard_logits_total", "Requests for logits.", v->logits);
+}
