@@ -169,7 +169,9 @@ class Beside(unittest.TestCase):
             up = up_test.Up("--cluster", self.cluster(d, change), model=None)
             self.addCleanup(up.close)
             self.assertEqual(up.ask(), alone("--temperature", "0"))
+            time.sleep(2.5)  # what is told is a second old at most, when the machine is not too busy
             calls = {n["id"]: n["calls"] for n in up.json("/cluster")[1]["nodes"]}
+            self.assertGreater(calls["station-0"], up_test.TOKENS - 2)
             self.assertEqual(up.stop(), 0)
             return calls
 
