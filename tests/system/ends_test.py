@@ -13,6 +13,7 @@ import unittest
 
 import _frames as frames
 import _nodes as nodes
+import _wardens as wardens
 import up_test
 from up_test import MIB, MODEL, alone, environment, status, wait_until
 
@@ -114,7 +115,7 @@ class Without(unittest.TestCase):
         self.assertEqual(cluster.ask(temperature=0.9, seed=11), self.drawn)
 
     def test_stations_and_memory(self):
-        for stations, memory in (("1", "128M"), ("2", "96M"), ("5", "80M")):
+        for stations, memory in (("1", "128M"), ("1", "56M"), ("2", "96M"), ("5", "80M")):
             cluster = self.up("--stations", stations, "--shards", "0", "--memory", memory, "--context", "1024")
             pids = cluster.nodes()
             self.assertEqual(len(pids), 1 + int(stations))
@@ -146,6 +147,47 @@ class Without(unittest.TestCase):
             wait_until(lambda: cluster.json("/ready")[0] == 200)
         self.check(cluster)
         self.assertEqual(cluster.stop(), 0)
+
+
+class WithoutTheFile(unittest.TestCase):
+    """Stations on machines that do not have the knot: layers come from wardens or the store, embedding and head from
+    the store."""
+
+    def check(self, with_wardens):
+        with wardens.FileServer(wardens.MODEL.path.parent) as store:
+            cluster = wardens.Cluster(node_store=store.url)
+            self.addCleanup(cluster.stop)
+            stations = cluster.file["stations"]
+            cluster.file.update(shards=[], shard_wardens=[])
+            stations[0]["embed"] = stations[1]["head"] = True
+            if not with_wardens:
+                cluster.file["layer_wardens"] = []
+                for station in stations:
+                    del station["warden"]
+            cluster.write()
+            if with_wardens:
+                cluster.start("layer-warden-0"), cluster.start("layer-warden-1")
+            first, last = cluster.without_file("station-0"), cluster.without_file("station-1")
+            for station in stations:
+                station["ids"] = [0, wardens.MODEL.vocabulary]  # for the driver
+            driver = nodes.Driver([first, last], [])
+            ids, said = list(wardens.IDS), []
+            for step in range(4):
+                driver.shards = [first]
+                x = driver.forward(driver.embed(ids), 9, 0 if step == 0 else len(wardens.IDS) + step - 1)
+                driver.shards = [last]
+                said.append(driver.best(x[-4 * wardens.MODEL.hidden:], 1)[0][0][0])
+                ids = [said[-1]]
+            self.assertEqual(said, wardens.solo(wardens.IDS, 4))
+            for node in (first, last):
+                self.assertLessEqual(node.memory("VmHWM"), 128 * MIB)
+                self.assertFalse(wardens.descriptors(node, "smollm2-135m.knot"))
+
+    def test_from_the_store(self):
+        self.check(False)
+
+    def test_layers_from_wardens(self):
+        self.check(True)
 
 
 class Beside(unittest.TestCase):
