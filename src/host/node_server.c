@@ -85,7 +85,7 @@ static void refuse(NodeServer *s, HttpExchange *x, Error error, const char *what
 
 static NodeServer *server_of(const NodeRequest *r) { return http_exchange_tag(r->x); }
 
-const char *node_request_header(const NodeRequest *r, const char *name)
+const char *node_server_request_header(const NodeRequest *r, const char *name)
 {
     const NodeJob *job = (const NodeJob *)(const void *)r;
     for (size_t i = 0; i < HEADERS; i++)
@@ -93,18 +93,20 @@ const char *node_request_header(const NodeRequest *r, const char *name)
     return NULL;
 }
 
-bool node_request_gone(const NodeRequest *r) { return http_exchange_gone(r->x); }
+bool node_server_request_gone(const NodeRequest *r) { return http_exchange_gone(r->x); }
 
 bool node_server_draining(const NodeServer *server) { return atomic_load(&server->draining); }
 
-void node_reply(NodeRequest *r, unsigned status, const char *type, const void *bytes, size_t count)
+void node_server_reply(NodeRequest *r, unsigned status, const char *type, const void *bytes,
+                       size_t count)
 {
     ASSERT(!r->replied);
     r->replied = true;
     reply(r->x, status, type, NULL, bytes, count);
 }
 
-void node_reply_take(NodeRequest *r, unsigned status, const char *type, void *bytes, size_t count)
+void node_server_reply_take(NodeRequest *r, unsigned status, const char *type, void *bytes,
+                            size_t count)
 {
     ASSERT(!r->replied);
     r->replied = true;
@@ -112,7 +114,7 @@ void node_reply_take(NodeRequest *r, unsigned status, const char *type, void *by
     http_reply_take(r->x, &head, bytes, count);
 }
 
-void node_reply_error(NodeRequest *r, Error error, const Why *why)
+void node_server_reply_error(NodeRequest *r, Error error, const Why *why)
 {
     ASSERT(!r->replied);
     r->replied = true;

@@ -7,7 +7,7 @@
  *     '-- 401 404 405 413, 503 + Retry-After when the queue is full
  *
  * A client that leaves while its request waits is forgotten without any work; one that leaves later is seen by
- * node_request_gone. Errors are those of wire/node_error.h. */
+ * node_server_request_gone. Errors are those of wire/node_error.h. */
 #ifndef COBORD_HOST_NODE_SERVER_H
 #define COBORD_HOST_NODE_SERVER_H
 
@@ -63,15 +63,17 @@ void node_server_limit_bodies(NodeServer *server, size_t body_bytes_max, size_t 
 
 /* The header of a request; NULL: none. Copied when the request was queued: Authorization apart, X-Knot-Id, X-Knot-Key,
  * X-Layer-Start, X-Layer-End, X-Vocab-Start, X-Vocab-End. */
-const char *node_request_header(const NodeRequest *r, const char *name);
+const char *node_server_request_header(const NodeRequest *r, const char *name);
 /* The client has left: nobody will read the answer. Thread  any. */
-bool node_request_gone(const NodeRequest *r);
+bool node_server_request_gone(const NodeRequest *r);
 /* Whether SIGINT or SIGTERM has come. Thread  any. */
 bool node_server_draining(const NodeServer *server);
 
-void node_reply(NodeRequest *r, unsigned status, const char *type, const void *bytes, size_t count);
+void node_server_reply(NodeRequest *r, unsigned status, const char *type, const void *bytes,
+                       size_t count);
 /* Owner  `bytes` is malloc'd and becomes the server's. */
-void node_reply_take(NodeRequest *r, unsigned status, const char *type, void *bytes, size_t count);
-void node_reply_error(NodeRequest *r, Error error, const Why *why);
+void node_server_reply_take(NodeRequest *r, unsigned status, const char *type, void *bytes,
+                            size_t count);
+void node_server_reply_error(NodeRequest *r, Error error, const Why *why);
 
 #endif

@@ -102,7 +102,7 @@ static void run_configure(void *work, NodeRequest *r)
         return;
     }
     node_announce(w->node, w->range);
-    node_reply(r, 200, "application/json", "{\"configured\":true}", 19);
+    node_server_reply(r, 200, "application/json", "{\"configured\":true}", 19);
 }
 
 static const NodeRoute routes[] = {

@@ -216,7 +216,7 @@ static void run_forward(void *work, NodeRequest *r)
         return;
     }
     atomic_fetch_add(&s->rows, rows);
-    node_reply_take(r, 200, "application/octet-stream", answer, bytes);
+    node_server_reply_take(r, 200, "application/octet-stream", answer, bytes);
 }
 
 static void run_embed(void *work, NodeRequest *r)
@@ -247,17 +247,17 @@ static void run_drop(void *work, NodeRequest *r)
     if (!read_session(r->tail, &session)) {
         Error error =
             error_why(&why, ERR_USAGE, "session %s is no number from 1 to 2^64 - 1", r->tail);
-        node_reply_error(r, error, &why);
+        node_server_reply_error(r, error, &why);
         return;
     }
     bool known = station_service_drop(s->service, session);
     publish(s);
     if (known) {
-        node_reply(r, 200, "application/json", "{\"dropped\":true}", 16);
+        node_server_reply(r, 200, "application/json", "{\"dropped\":true}", 16);
         return;
     }
     Error error = error_why(&why, ERR_NOT_FOUND, "session %llu", (unsigned long long)session);
-    node_reply_error(r, error, &why);
+    node_server_reply_error(r, error, &why);
 }
 
 /* Sessions end here: the attention cache of another range is another. */
@@ -285,16 +285,13 @@ static void run_configure(void *work, NodeRequest *r)
         return;
     }
     node_announce(w->node, w->range);
-    node_reply(r, 200, "application/json", "{\"configured\":true}", 19);
+    node_server_reply(r, 200, "application/json", "{\"configured\":true}", 19);
 }
 
 static const NodeRoute routes[] = {
-    {"POST", "/forward", run_forward},
-    {"POST", "/embed", run_embed},
-    {"POST", "/logits", run_logits},
-    {"DELETE", "/sessions/", run_drop},
-    {"POST", "/configure", run_configure},
-    {"POST", "/drain", node_work_drain},
+    {"POST", "/forward", run_forward},     {"POST", "/embed", run_embed},
+    {"POST", "/logits", run_logits},       {"DELETE", "/sessions/", run_drop},
+    {"POST", "/configure", run_configure}, {"POST", "/drain", node_work_drain},
 };
 
 static const NodeWorkRole role = {
@@ -312,9 +309,8 @@ Error node_station_run(Node *node, Why *why)
     NodeStation *s = calloc(1, sizeof *s);
     if (!s) return error_why(why, ERR_MEMORY, "no memory for a station");
     s->range = node->self->range;
-    s->vocab = (NodeVocab){.id_last = node->cluster->vocabulary,
-                           .embed = node->self->embed,
-                           .head = node->self->head};
+    s->vocab = (NodeVocab){
+        .id_last = node->cluster->vocabulary, .embed = node->self->embed, .head = node->self->head};
     Error error = node_work_run(&s->work, node, &role, cpu_cores(), why);
     free(s);
     return error;

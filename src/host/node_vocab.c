@@ -129,7 +129,7 @@ void node_vocab_run(NodeVocab *v, NodeWork *w, ShardServiceKind kind, NodeReques
     if (embed ? !v->embed : !v->head) {
         Error none = error_why(&why, ERR_NOT_FOUND, "%s keeps no %s", w->node->self->id,
                                embed ? "embedding" : "head");
-        node_reply_error(r, none, &why);
+        node_server_reply_error(r, none, &why);
         return;
     }
     atomic_fetch_add(embed ? &v->embeds : &v->logits, 1);
@@ -137,7 +137,7 @@ void node_vocab_run(NodeVocab *v, NodeWork *w, ShardServiceKind kind, NodeReques
     uint64_t begun = node_work_begin(w, r);
     Error error = answer(v, w, kind, r, &bytes, &count, &why);
     (void)node_work_end(w, begun);
-    if (error == OK) node_reply_take(r, 200, "application/octet-stream", bytes, count);
+    if (error == OK) node_server_reply_take(r, 200, "application/octet-stream", bytes, count);
     else node_work_fail(w, r, embed ? "embed" : "logits", error, &why);
 }
 

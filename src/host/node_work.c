@@ -29,9 +29,11 @@ bool node_work_refuses(NodeWork *w, NodeRequest *r)
 {
     Why why;
     if (!w->loaded)
-        node_reply_error(r, error_why(&why, ERR_AGAIN, "%s is loading", w->node->self->id), &why);
+        node_server_reply_error(r, error_why(&why, ERR_AGAIN, "%s is loading", w->node->self->id),
+                                &why);
     else if (w->drained)
-        node_reply_error(r, error_why(&why, ERR_AGAIN, "%s is drained", w->node->self->id), &why);
+        node_server_reply_error(r, error_why(&why, ERR_AGAIN, "%s is drained", w->node->self->id),
+                                &why);
     return r->replied;
 }
 
@@ -50,7 +52,7 @@ void node_work_fail(NodeWork *w, NodeRequest *r, const char *what, Error error, 
 {
     atomic_fetch_add(&w->figures.failures, 1);
     if (is_worth_a_line(w, error)) node_log(w->node, w->range, what, error, why);
-    node_reply_error(r, error, why);
+    node_server_reply_error(r, error, why);
 }
 
 uint64_t node_work_begin(NodeWork *w, NodeRequest *r)
@@ -76,7 +78,7 @@ uint32_t node_work_end(NodeWork *w, uint64_t begun_ns)
 static bool client_is_gone(void *work)
 {
     const NodeWork *w = work;
-    return w->current && node_request_gone(w->current);
+    return w->current && node_server_request_gone(w->current);
 }
 
 void node_work_drain(void *work, NodeRequest *r)
@@ -84,7 +86,7 @@ void node_work_drain(void *work, NodeRequest *r)
     NodeWork *w = work;
     static const char body[] = "{\"state\":\"draining\"}";
     w->drained = true;
-    node_reply(r, 200, "application/json", body, sizeof body - 1);
+    node_server_reply(r, 200, "application/json", body, sizeof body - 1);
 }
 
 /* ---- What the node says of itself ---- */

@@ -27,10 +27,12 @@ static AwfrTerms terms_of(const WardenRole *w)
 
 static Error check_headers(const WardenRole *w, const NodeRequest *r, Why *why)
 {
-    WardenAsked asked = {
-        node_request_header(r, "X-Knot-Id"),     node_request_header(r, "X-Knot-Key"),
-        node_request_header(r, "X-Layer-Start"), node_request_header(r, "X-Layer-End"),
-        node_request_header(r, "X-Vocab-Start"), node_request_header(r, "X-Vocab-End")};
+    WardenAsked asked = {node_server_request_header(r, "X-Knot-Id"),
+                         node_server_request_header(r, "X-Knot-Key"),
+                         node_server_request_header(r, "X-Layer-Start"),
+                         node_server_request_header(r, "X-Layer-End"),
+                         node_server_request_header(r, "X-Vocab-Start"),
+                         node_server_request_header(r, "X-Vocab-End")};
     return warden_state_matches(w, &asked, why);
 }
 
@@ -149,8 +151,8 @@ static void reply_pieces(WardenRole *w, NodeRequest *r, AwfrPiece *pieces, uint3
     free(a.row_room);
     if (e) {
         free(a.body);
-        node_reply_error(r, e, &why);
-    } else node_reply_take(r, 200, octets, a.body, a.body_bytes);
+        node_server_reply_error(r, e, &why);
+    } else node_server_reply_take(r, 200, octets, a.body, a.body_bytes);
     warden_levels_settle(w->levels, &a.later);
     if (a.row_count) warden_vocab_settle(w->vocab);
 }
@@ -192,7 +194,7 @@ static void get_tensor(void *context, NodeRequest *r)
     if (e == OK && !piece.tensor)
         e = error_why(&why, ERR_MISSING_TENSOR, "the knot has no tensor \"%s\"", r->tail);
     if (e == OK) e = parse_rows(r->query, &piece, &why);
-    if (e) node_reply_error(r, e, &why);
+    if (e) node_server_reply_error(r, e, &why);
     else reply_pieces(w, r, &piece, 1, 0);
 }
 
@@ -215,7 +217,7 @@ static void post_tensors(void *context, NodeRequest *r)
     AwfrPiece *pieces = calloc(AWFR_PIECES_MAX, sizeof *pieces);
     Error e = pieces ? read_request(w, r, pieces, &count, &head, &why)
                      : error_why(&why, ERR_MEMORY, "no memory for a request");
-    if (e) node_reply_error(r, e, &why);
+    if (e) node_server_reply_error(r, e, &why);
     else reply_pieces(w, r, pieces, count, head.request_id);
     free(pieces);
 }
@@ -241,7 +243,7 @@ static void reply_size(const WardenRole *w, NodeRequest *r)
 {
     char text[64];
     int n = snprintf(text, sizeof text, "{\"bytes\":%" PRIu64 "}", knot_of(w)->file_bytes);
-    node_reply(r, 200, json, text, (size_t)n);
+    node_server_reply(r, 200, json, text, (size_t)n);
 }
 
 static void get_knot(void *context, NodeRequest *r)
@@ -264,8 +266,8 @@ static void get_knot(void *context, NodeRequest *r)
     }
     if (e) {
         free(body);
-        node_reply_error(r, e, &why);
-    } else node_reply_take(r, 200, octets, body, (size_t)bytes);
+        node_server_reply_error(r, e, &why);
+    } else node_server_reply_take(r, 200, octets, body, (size_t)bytes);
     warden_levels_settle(w->levels, &later);
 }
 
@@ -295,10 +297,10 @@ static void post_invalidate(void *context, NodeRequest *r)
     Error e = check_headers(w, r, &why);
     if (e == OK) e = invalidate(w, r->tail, &why);
     if (e) {
-        node_reply_error(r, e, &why);
+        node_server_reply_error(r, e, &why);
         return;
     }
-    node_reply(r, 200, json, "{}", 2);
+    node_server_reply(r, 200, json, "{}", 2);
     if (w->vocab) warden_vocab_settle(w->vocab);
 }
 
@@ -310,11 +312,11 @@ static void post_configure(void *context, NodeRequest *r)
     Error e = check_headers(w, r, &why);
     if (e == OK) e = warden_state_configure(w, r->body, r->body_bytes, &why);
     if (e) {
-        node_reply_error(r, e, &why);
+        node_server_reply_error(r, e, &why);
         return;
     }
     int n = snprintf(text, sizeof text, "{\"identity\":\"%s\"}", w->identity_text);
-    node_reply(r, 200, json, text, (size_t)n);
+    node_server_reply(r, 200, json, text, (size_t)n);
 }
 
 static void get_stats(void *context, NodeRequest *r)
@@ -323,11 +325,11 @@ static void get_stats(void *context, NodeRequest *r)
     char *text = malloc(STATS_BYTES);
     Why why = {{0}};
     if (!text) {
-        node_reply_error(r, error_why(&why, ERR_MEMORY, "no memory for an answer"), &why);
+        node_server_reply_error(r, error_why(&why, ERR_MEMORY, "no memory for an answer"), &why);
         return;
     }
     warden_state_write(context, text, STATS_BYTES);
-    node_reply_take(r, 200, json, text, strlen(text));
+    node_server_reply_take(r, 200, json, text, strlen(text));
 }
 
 const NodeRoute warden_routes[] = {

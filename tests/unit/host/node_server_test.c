@@ -31,18 +31,18 @@ static atomic_bool written_after; /* by run_after, behind its answer */
 static void run_echo(void *context, NodeRequest *r)
 {
     (void)context;
-    node_reply(r, 200, "application/octet-stream", r->body, r->body_bytes);
+    node_server_reply(r, 200, "application/octet-stream", r->body, r->body_bytes);
 }
 
 static void run_say(void *context, NodeRequest *r)
 {
     char text[2048];
-    const char *id = node_request_header(r, "x-knot-ID"),
-               *none = node_request_header(r, "X-Vocab-End");
+    const char *id = node_server_request_header(r, "x-knot-ID"),
+               *none = node_server_request_header(r, "X-Vocab-End");
     (void)context;
     int n = snprintf(text, sizeof text, "[%s][%s][%s][%s]", r->tail, r->query, id ? id : "-",
                      none ? none : "-");
-    node_reply(r, 200, "text/plain", text, (size_t)n);
+    node_server_reply(r, 200, "text/plain", text, (size_t)n);
 }
 
 static void run_slow(void *context, NodeRequest *r)
@@ -50,9 +50,9 @@ static void run_slow(void *context, NodeRequest *r)
     (void)context;
     slow++;
     struct timespec pause = {0, 2000000};
-    while (hold && !node_request_gone(r)) (void)nanosleep(&pause, NULL);
-    if (node_request_gone(r)) left++;
-    node_reply(r, 200, "text/plain", "slow", 4);
+    while (hold && !node_server_request_gone(r)) (void)nanosleep(&pause, NULL);
+    if (node_server_request_gone(r)) left++;
+    node_server_reply(r, 200, "text/plain", "slow", 4);
 }
 
 static void run_fail(void *context, NodeRequest *r)
@@ -60,7 +60,7 @@ static void run_fail(void *context, NodeRequest *r)
     Why why;
     (void)context;
     Error error = error_why(&why, ERR_POSITION, "a \"quoted\" thing");
-    node_reply_error(r, error, &why);
+    node_server_reply_error(r, error, &why);
 }
 
 static void run_after(void *context, NodeRequest *r)
@@ -68,7 +68,7 @@ static void run_after(void *context, NodeRequest *r)
     (void)context;
     char *text = malloc(4);
     memcpy(text, "soon", 4);
-    node_reply_take(r, 200, "text/plain", text, 4);
+    node_server_reply_take(r, 200, "text/plain", text, 4);
     struct timespec pause = {0, 20000000};
     (void)nanosleep(&pause, NULL);
     written_after = true;
