@@ -18,7 +18,7 @@
 
 enum { TICK_NS = 1000000000, START_TICK_NS = 100000000, START_PAUSE_NS = 500000000 };
 enum { LOOK_NS = 50000000 };
-enum { TOLD_AGAIN_S = 10 };
+enum { TOLD_AGAIN_S = 10, NAMES_BYTES = WHY_MAX - 110 };
 
 static const ClusterFile *cluster_of(const Remote *r) { return r->options.cluster; }
 
@@ -196,33 +196,69 @@ uint64_t remote_watch_wake_ns(const Remote *r)
 
 /* ---- Whether every range has a node ---- */
 
-/* At the start: a node of each range has said that it is ready. `why` names the others. */
-static bool all_ready(const Remote *r, Why *why)
+/* At the start: it has said that it is ready. Later: as the pipeline sees it. */
+static bool is_there(const Remote *r, uint32_t node)
+{
+    PipelineNode known = {0};
+    if (!r->complete_once) return r->reports[node].ready && !r->reports[node].error[0];
+    pipeline_node(r->pipeline, node, &known);
+    return known.state != PIPELINE_DOWN;
+}
+
+/* The first node of the next range of stations or shards that nobody is there for, from `at` on; node_count: none. */
+static uint32_t next_missing(const Remote *r, uint32_t *at)
 {
     const ClusterFile *c = cluster_of(r);
-    size_t used = 0;
-    bool complete = true;
-    for (uint32_t i = 0; i < c->node_count;) {
-        uint32_t first = i;
-        bool ready = !is_worker(&c->nodes[i]);
+    while (*at < c->node_count) {
+        uint32_t first = *at;
+        bool there = !is_worker(&c->nodes[first]);
         do {
-            ready |= r->reports[i].ready && !r->reports[i].error[0];
-            i++;
-        } while (i < c->node_count && c->nodes[i].is_replica);
-        if (ready) continue;
-        const RemoteReport *report = &r->reports[first];
-        char range[REMOTE_RANGE_BYTES];
-        remote_watch_range(r, first, range);
-        complete = false;
-        if (used < sizeof why->text)
-            used += (size_t)snprintf(why->text + used, sizeof why->text - used, "%s%s (%s): %s",
-                                     used ? "; " : "", c->nodes[first].id, range,
-                                     !report->asked     ? "not asked yet"
-                                     : report->error[0] ? report->error
-                                     : report->state[0] ? report->state
-                                                        : "not ready");
+            there = there || is_there(r, *at);
+        } while (++*at < c->node_count && c->nodes[*at].is_replica);
+        if (!there) return first;
     }
-    return complete;
+    return c->node_count;
+}
+
+static const char *reason_of(const Remote *r, uint32_t node, PipelineNode *known)
+{
+    const RemoteReport *report = &r->reports[node];
+    pipeline_node(r->pipeline, node, known);
+    if (r->complete_once) return known->last_error[0] ? known->last_error : "no answer";
+    return !report->asked     ? "not asked yet"
+           : report->error[0] ? report->error
+           : report->state[0] ? report->state
+                              : "not ready";
+}
+
+/* Every missing range and why; when that is too long, why of the first only. Of more ranges than there is room for,
+ * their count. Result  whether there are none. */
+static bool name_missing(const Remote *r, Why *why)
+{
+    uint32_t nodes = cluster_of(r)->node_count, at = 0, cut = 0;
+    uint32_t first = next_missing(r, &at), count = 0;
+    char names[NAMES_BYTES] = "", full[WHY_MAX] = "";
+    size_t used = 0, used_full = 0;
+    PipelineNode known;
+    for (uint32_t node = first; node < nodes; node = next_missing(r, &at), count++) {
+        char range[REMOTE_RANGE_BYTES], name[REMOTE_RANGE_BYTES + CLUSTER_FILE_ID_BYTES + 8];
+        remote_watch_range(r, node, range);
+        size_t bytes = (size_t)snprintf(name, sizeof name, "%s%s (%s)", count ? "; " : "",
+                                        cluster_of(r)->nodes[node].id, range);
+        if (used_full < sizeof full)
+            used_full += (size_t)snprintf(full + used_full, sizeof full - used_full, "%s: %s", name,
+                                          reason_of(r, node, &known));
+        if (cut || used + bytes >= sizeof names) cut++;
+        else memcpy(names + used, name, bytes + 1), used += bytes;
+    }
+    if (!count) return true;
+    char more[32] = "";
+    if (cut) (void)snprintf(more, sizeof more, "; and %u more", cut);
+    if (used_full < sizeof full) (void)snprintf(why->text, sizeof why->text, "%s", full);
+    else
+        (void)snprintf(why->text, sizeof why->text, "%s%s: the first: %s", names, more,
+                       reason_of(r, first, &known));
+    return false;
 }
 
 /* Whether only shards are missing, whose rows this process can read itself. */
@@ -259,7 +295,8 @@ static void tell_completeness(Remote *r, uint64_t now_ns, bool complete, const W
 static void look_at_readiness(Remote *r, uint64_t now_ns)
 {
     Why why = {{0}};
-    bool complete = r->complete_once ? pipeline_is_complete(r->pipeline, &why) : all_ready(r, &why);
+    bool complete = !r->complete_once || pipeline_is_complete(r->pipeline, &why);
+    if (!complete || !r->complete_once) complete = name_missing(r, &why) && complete;
     if (!complete) {
         pthread_mutex_lock(&r->lock);
         r->missing = why;
