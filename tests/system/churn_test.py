@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that come and go: a thousand that leave at any moment cost no memory and no slot; one that leaves a long prompt
-is noticed on every station; one that leaves the queue never touches a station."""
+"""Clients that come and go: a thousand that leave at any moment cost no memory and no slot; one that leaves a long
+prompt is noticed on every station; one that leaves the queue never touches a station."""
 import random
 import signal
 import socket

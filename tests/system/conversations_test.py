@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What one conversation says is never heard in another's; and clusters of odd shapes and places that say what one process
-says."""
+"""What one conversation says is never heard in another's; and clusters of odd shapes and places that say what one
+process says."""
 import json
 import os
 import random
@@ -12,7 +12,7 @@ import threading
 import unittest
 
 from _cluster import Cluster, Solo, plan
-from serve_test import greedy
+from serve_test import COMPLETIONS, Server, greedy
 from up_test import COBORD, MODEL, environment
 
 MARKERS = [a + b for a in "zorblat quimfex vandrol keptish".split() for b in "anu ite oro ubb eky iml".split()]
@@ -83,6 +83,25 @@ class Markers(unittest.TestCase):
                 self.assertEqual(streams[i].text(), expected[i], (turn, i))
 
 
+class LongPrompts(unittest.TestCase):
+    def test_the_first_is_long(self):
+        """The first prompt after the start has 5,000 tokens, the next ones 1 and 100, and then the long one goes on."""
+        ids = [500 + i * 37 % 9000 for i in range(5000)]
+        context = ["--context", "5200", "--slots", "1"]
+        server = Server(*context)
+        bodies = [{"prompt": p, "max_tokens": 4, "temperature": 0} for p in (ids, ids[:1], ids[7:107], ids + [11, 12])]
+        try:
+            expected = [server.json(COMPLETIONS, body)["choices"] for body in bodies]
+        finally:
+            server.stop()
+        c = Cluster(*context)
+        self.addCleanup(c.close)
+        for body, choices in zip(bodies, expected):
+            status, value = c.json(COMPLETIONS, body)
+            self.assertEqual((status, value.get("choices")), (200, choices))
+        self.assertEqual(c.stop(), 0)
+
+
 class Shapes(unittest.TestCase):
     BODY = greedy("Tell me about the sea.", 20)
     SEEDED = dict(BODY, temperature=1.1, seed=5, top_p=0.95)
@@ -118,7 +137,8 @@ class Shapes(unittest.TestCase):
         self.assertEqual(c.stop(), 0)
 
     def test_ranges_of_phases(self):
-        c = self.says_the_same("--ranges", "0-1.ffn_gate,1.ffn_gate-20.ffn_down,20.ffn_down-end", edit=lambda file: None)
+        ranges = ["--ranges", "0-1.ffn_gate,1.ffn_gate-20.ffn_down,20.ffn_down-end"]
+        c = self.says_the_same(*ranges, edit=lambda file: None)
         self.assertEqual(c.stop(), 0)
 
     def test_one_id_alone(self):

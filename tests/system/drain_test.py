@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A station is drained, stopped and started again while streams run: none is dropped, each has the text of one process."""
+"""A station is drained, stopped and started again while streams run: none is dropped, each has its text."""
 import signal
 import sys
 import unittest

@@ -5,6 +5,7 @@ running stream, or the next one, gets the text of one process. No node has the f
 from a store that is slow when it has to be."""
 import signal
 import sys
+import time
 import unittest
 
 from _cluster import Cluster, FileServer, Solo, wait_until, words
@@ -13,6 +14,7 @@ from _wardens import MODEL as KNOT_MODEL
 
 STOPS = (signal.SIGKILL, signal.SIGSTOP)
 STATIONS = SHARDS = 3
+LONG_DELAY = 0.25  # then it takes some ten
 FILL_DELAY = 0.15  # of a request to the store: a slice takes a second
 PROMPT_ROWS = 250
 
@@ -106,6 +108,29 @@ class Matrix(unittest.TestCase):
             s = self.c.begin(body)
             self.assertEqual(s.text(), expected)
             return [hit]
+        finally:
+            self.store.delay = 0.0
+
+    def test_a_long_load(self):
+        """A station that loads for much longer than a frozen one is suffered: it is alive, says that it is loading,
+        and the request that waits for it is answered."""
+        body = self.question()
+        expected = self.solo.text(body)
+        self.store.delay = LONG_DELAY
+        try:
+            hits = [self.c.hit(node, signal.SIGKILL) for node in ("layer-warden-1", "station-1")]
+            for node, old in hits:
+                self.c.wait_for_new(node, old)
+            began, processes = time.monotonic(), self.c.nodes()
+            s = self.c.begin(body)
+            wait_until(lambda: b"loading" in self.c.call_node("station-1", "GET", "/ready")[1])
+            while not self.c.is_ready("station-1"):
+                status, _ = self.c.call_node("station-1", "GET", "/health", 1)
+                self.assertEqual(status, 200)
+                self.assertLess(time.monotonic() - began, 60)
+            self.assertGreater(time.monotonic() - began, 5, "the load was too quick for this test")
+            self.assertEqual(s.text(), expected)
+            self.assertEqual(self.c.nodes(), processes)
         finally:
             self.store.delay = 0.0
 
