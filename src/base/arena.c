@@ -6,6 +6,7 @@
 Arena arena_make(void *memory, size_t bytes)
 {
     size_t skip = (size_t)(-(uintptr_t)memory & (ARENA_ALIGN - 1));
+    if (!memory) return (Arena){NULL, 0, 0};
     if (skip > bytes) skip = bytes;
     return (Arena){(uint8_t *)memory + skip, bytes - skip, 0};
 }
