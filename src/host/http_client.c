@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "host/http_plain.h"
+
 enum { CONNECT_MS = 2000, CONNECTIONS_KEPT = 512, KEY_BYTES_MAX = 512 };
 enum { GATHER_BYTES = 48 << 10, RECEIVE_BYTES = 64 << 10 };
 
@@ -42,6 +44,7 @@ struct HttpClient {
     struct curl_slist *headers, *body_headers; /* body_headers is one line more in front */
     Handle *idle, *busy;
     HttpCall *ended_first, *ended_last;
+    HttpPlain *plain; /* the short way; NULL: not asked for */
     atomic_bool woken;
 };
 
@@ -86,6 +89,7 @@ static Error open_parts(HttpClient *c, const HttpClientOptions *o, Why *why)
     if (!c->multi || (o->ca_file && !c->ca_file) || !make_headers(c, o->key))
         return error_why(why, ERR_MEMORY, "no memory for an HTTP client");
     curl_multi_setopt(c->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
+    if (o->direct) c->plain = http_plain_open(o->key, c->connect_ms); /* libcurl does it as well */
     return OK;
 }
 
@@ -119,6 +123,7 @@ void http_client_close(HttpClient *c)
     free_handles(c, c->busy);
     free_handles(c, c->idle);
     if (c->multi) curl_multi_cleanup(c->multi);
+    http_plain_close(c->plain);
     curl_slist_free_all(c->body_headers);
     free(c->ca_file);
     free(c);
@@ -373,6 +378,8 @@ void http_client_start(HttpClient *c, HttpCall *call)
     call->answer_bytes = 0;
     call->range_first = call->range_bytes_total = 0;
     call->microseconds = 0;
+    call->handle = NULL;
+    if (c->plain && http_plain_start(c->plain, call)) return;
     Handle *h = take_handle(c);
     call->handle = h;
     if (h) h->call = call;
@@ -444,6 +451,7 @@ static void finish(HttpClient *c, Handle *h, CURLcode result)
 void http_client_cancel(HttpClient *c, HttpCall *call)
 {
     Handle *h = call->handle;
+    if (!h && c->plain) (void)http_plain_cancel(c->plain, call);
     if (!h) return;
     curl_multi_remove_handle(c->multi, h->easy);
     call->error = error_why(&call->why, ERR_CANCELLED, "%s: cancelled", call->url);
@@ -485,22 +493,48 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* What both ways have done so far. */
+static void look(HttpClient *c)
+{
+    if (!c->ended_first) work(c);
+    for (HttpCall *call; c->plain && (call = http_plain_take(c->plain)) != NULL;) end(c, call);
+}
+
+static void sleep_until_news(HttpClient *c, int timeout_ms)
+{
+    if (c->plain && !c->busy) {
+        http_plain_work(c->plain, timeout_ms);
+    } else if (c->plain) {
+        struct curl_waitfd plain = {.fd = http_plain_descriptor(c->plain),
+                                    .events = CURL_WAIT_POLLIN};
+        int left = http_plain_left_ms(c->plain);
+        if (left >= 0 && left < timeout_ms) timeout_ms = left;
+        (void)curl_multi_poll(c->multi, &plain, 1, timeout_ms, NULL);
+        http_plain_work(c->plain, 0);
+    } else {
+        (void)curl_multi_poll(c->multi, NULL, 0, timeout_ms, NULL);
+    }
+}
+
 HttpCall *http_client_wait(HttpClient *c, int timeout_ms)
 {
     int64_t until = timeout_ms > 0 ? now_ms() + timeout_ms : 0;
+    if (!timeout_ms && c->plain) http_plain_work(c->plain, 0);
     for (;;) {
-        if (!c->ended_first) work(c);
+        look(c);
         if (c->ended_first) return take_ended(c);
         if (atomic_exchange(&c->woken, false) || !timeout_ms) return NULL;
         int64_t left = timeout_ms < 0 ? INT_MAX : until - now_ms();
         if (left <= 0) return NULL;
-        (void)curl_multi_poll(c->multi, NULL, 0, (int)left, NULL);
+        sleep_until_news(c, (int)left);
     }
 }
 
 void http_client_wake(HttpClient *c)
 {
-    if (!atomic_exchange(&c->woken, true)) (void)curl_multi_wakeup(c->multi);
+    if (atomic_exchange(&c->woken, true)) return;
+    (void)curl_multi_wakeup(c->multi);
+    if (c->plain) http_plain_wake(c->plain);
 }
 
 void http_client_run(HttpClient *c, HttpCall *call)

@@ -28,6 +28,7 @@ typedef struct HttpClientOptions {
     bool
         unverified; /* any certificate will do: for calls without secrets to processes of our own */
     uint32_t connect_ms; /* 0: 2,000 */
+    bool direct; /* calls without TLS to numeric addresses take the short way (http_plain.h) */
 } HttpClientOptions;
 
 typedef struct HttpCall {

@@ -89,7 +89,8 @@ static Error take_memory(Remote *r, Why *why)
 
 static Error open_parts(Remote *r, Why *why)
 {
-    HttpClientOptions client = {.key = r->options.key, .ca_file = r->options.ca_file};
+    HttpClientOptions client = {
+        .key = r->options.key, .ca_file = r->options.ca_file, .direct = true};
     r->description_room = remote_describe_room(r->options.cluster);
     TRY(remote_own_size(r, why));
     TRY(check_memory(r, why));

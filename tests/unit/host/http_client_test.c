@@ -188,11 +188,13 @@ static Asked *ask(const char *method, const char *path)
     return a;
 }
 
+static bool direct; /* all of it is asked of both ways */
+
 static HttpClient *open_client(const char *key)
 {
     HttpClient *c = NULL;
     Why why = {{0}};
-    HttpClientOptions options = {.key = key};
+    HttpClientOptions options = {.key = key, .direct = direct};
     assert_int_equal(http_client_open(&options, &c, &why), OK);
     return c;
 }
@@ -290,6 +292,7 @@ static void says_what_it_was_told(void **state)
 static void reads_ranges(void **state)
 {
     (void)state;
+    if (direct) return; /* stores answer with ranges, nodes do not */
     HttpClient *c = open_client(NULL);
     Asked *a = ask("GET", "/range"), *b = ask("HEAD", "/size"), *e = ask("GET", "/echo");
     http_client_run(c, &a->call);
@@ -392,7 +395,7 @@ static void bounds_answers(void **state)
     (void)state;
     HttpClient *c = open_client(NULL);
     static const char *const paths[] = {"/big", "/chunks"};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (direct ? 1 : 2); i++) { /* nodes' answers have a length */
         Asked *a = ask("GET", paths[i]);
         a->call.answer_room = BIG - 1;
         http_client_run(c, &a->call);
@@ -542,5 +545,7 @@ int main(void)
         cmocka_unit_test(uses_no_proxy),
         cmocka_unit_test(refuses_options),
     };
-    return cmocka_run_group_tests(tests, start_server, NULL);
+    int failed = cmocka_run_group_tests(tests, start_server, NULL);
+    direct = true;
+    return failed + cmocka_run_group_tests(tests, start_server, NULL);
 }
