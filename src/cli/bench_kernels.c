@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "cli/complain.h"
 #include "cli/engine_options.h"
+#include "host/clock.h"
 #include "host/cpu.h"
 #include "host/pool.h"
 #include "quant/measure.h"
@@ -31,9 +31,7 @@ typedef struct KernelBench {
 static uint64_t now_ns(void *context)
 {
     (void)context;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return clock_now_ns();
 }
 
 static Error rate_of(KernelBench *b, const Kernels *kernels, BlockType type, uint32_t tokens,
@@ -110,7 +108,8 @@ int bench_kernels(const Options *o)
         return complain(ERR_MEMORY, NULL, "bench --kernels: 128 MiB", NULL);
     }
     (void)madvise(b.memory, MEMORY_BYTES, MADV_HUGEPAGE);
-    memset(b.memory, 1, MEMORY_BYTES); /* pages of its own: the kernel's page of zeros stays in the cache */
+    memset(b.memory, 1,
+           MEMORY_BYTES); /* pages of its own: the kernel's page of zeros stays in the cache */
     error = measure_all(&b, o, threads, &why);
     (void)munmap(b.memory, MEMORY_BYTES);
     pool_stop(pool);

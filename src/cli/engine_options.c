@@ -3,10 +3,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/complain.h"
 #include "cli/progress.h"
+#include "host/clock.h"
 #include "host/cpu.h"
 #include "host/stop.h"
 
@@ -92,9 +92,4 @@ void engine_options_close(EngineSession *s)
     open_model_close(&s->model);
 }
 
-double engine_options_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+double engine_options_seconds(void) { return 1e-9 * (double)clock_now_ns(); }

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/options.h"
+#include "host/clock.h"
 
 enum {
     PROGRESS_SAMPLES = 32, /* of the rate's window */
@@ -29,13 +29,6 @@ static struct {
     } samples[PROGRESS_SAMPLES];
     unsigned sample_count;
 } progress;
-
-static uint64_t progress_now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 void progress_print_bytes(char *out, uint64_t out_bytes, uint64_t value)
 {
@@ -150,7 +143,7 @@ static void progress_start(const char *stage, uint64_t now_ms)
 
 void progress_step(const char *stage, uint64_t done, uint64_t total)
 {
-    uint64_t now = progress_now_ms();
+    uint64_t now = clock_now_ms();
     if (progress.active && strncmp(progress.stage, stage, sizeof progress.stage - 1) != 0)
         progress_end(true);
     if (!progress.active) {
@@ -177,7 +170,7 @@ void progress_note(const char *line)
 void progress_end(bool complete)
 {
     if (!progress.active) return;
-    uint64_t now = progress_now_ms();
+    uint64_t now = clock_now_ms();
     char bytes[16], rate[16];
     if (complete) {
         /* Short work that never drew leaves no line on a terminal either. */

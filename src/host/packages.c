@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "host/child.h"
+#include "host/clock.h"
 #include "host/fetch.h"
 #include "host/places.h"
 #include "host/stop.h"
@@ -56,13 +57,6 @@ typedef struct Packages {
     PackageSlot slots[PACKAGES_SLOTS];
     uint8_t *buffer;
 } Packages;
-
-static uint64_t packages_now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* ---- the client ---- */
 
@@ -141,7 +135,7 @@ static Error packages_start(Packages *p, PackageSlot *slot)
     arguments[n++] = out;
     arguments[n++] = package;
     slot->bytes = 0;
-    slot->moved_ms = packages_now_ms();
+    slot->moved_ms = clock_now_ms();
     slot->tries++;
     TRY(child_start(
         &(ChildSetup){
@@ -186,7 +180,7 @@ static void packages_tell(Packages *p)
         uint64_t whole = packages_part_bytes(p, slot->part);
         if (slot->state == SLOT_RUNNING) {
             uint64_t bytes = packages_bytes_under(slot->directory);
-            if (bytes > slot->bytes) slot->moved_ms = packages_now_ms();
+            if (bytes > slot->bytes) slot->moved_ms = clock_now_ms();
             if (bytes > slot->bytes) slot->bytes = bytes;
             done += slot->bytes < whole ? slot->bytes : whole;
         } else if (slot->state == SLOT_READY) {
@@ -298,7 +292,7 @@ static Error packages_reap(Packages *p, PackageSlot *slot)
 {
     int code;
     if (!child_ended(slot->pid, &code)) {
-        if (packages_now_ms() - slot->moved_ms < PACKAGES_STALL_MS) return OK;
+        if (clock_now_ms() - slot->moved_ms < PACKAGES_STALL_MS) return OK;
         child_kill(slot->pid);
         code = 1;
     }

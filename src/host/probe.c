@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "host/clock.h"
 #include "host/cpu.h"
 #include "host/listen.h"
 #include "host/memory.h"
@@ -25,13 +25,6 @@ enum {
     PROBE_MESSAGE_BYTES = 6 << 10,
     PROBE_ROUNDS = 101
 };
-
-static uint64_t probe_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- Memory */
 
@@ -72,13 +65,13 @@ static double probe_read(const Parallel *parallel, uint8_t *buffer)
     ProbeRead *job = calloc(1, sizeof *job);
     if (!job) return 0;
     parallel_run(parallel, probe_fill_item, buffer, PROBE_BUFFER_BYTES / PROBE_ITEM_BYTES);
-    start = probe_now_ns();
-    while (count < PROBE_PIECES_MAX && (count < 4 || probe_now_ns() - start < PROBE_READ_NS)) {
+    start = clock_now_ns();
+    while (count < PROBE_PIECES_MAX && (count < 4 || clock_now_ns() - start < PROBE_READ_NS)) {
         size_t piece = count % (PROBE_BUFFER_BYTES / PROBE_PIECE_BYTES);
         job->words = (const uint64_t *)(const void *)(buffer + piece * PROBE_PIECE_BYTES);
-        uint64_t from = probe_now_ns();
+        uint64_t from = clock_now_ns();
         parallel_run(parallel, probe_read_item, job, PROBE_PIECE_BYTES / PROBE_ITEM_BYTES);
-        took[count++] = probe_now_ns() - from;
+        took[count++] = clock_now_ns() - from;
     }
     for (size_t w = 0; w < PARALLEL_WORKERS_MAX; w++)
         for (size_t lane = 0; lane < 8; lane++) sum += job->sums[w][lane];
@@ -136,9 +129,9 @@ static double probe_rounds(int fd)
     uint64_t took[PROBE_ROUNDS];
     uint8_t bytes[PROBE_MESSAGE_BYTES] = {0};
     for (int i = 0; i < PROBE_ROUNDS; i++) {
-        uint64_t from = probe_now_ns();
+        uint64_t from = clock_now_ns();
         if (!probe_transfer(fd, bytes, true) || !probe_transfer(fd, bytes, false)) return 0;
-        took[i] = probe_now_ns() - from;
+        took[i] = clock_now_ns() - from;
     }
     qsort(took, PROBE_ROUNDS, sizeof took[0], probe_compare);
     return (double)took[PROBE_ROUNDS / 2] / 1000;

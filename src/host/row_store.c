@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/hash.h"
+#include "host/clock.h"
 #include "host/row_store_backend.h"
 
 enum {
@@ -37,15 +37,8 @@ struct RowStore {
     uint8_t *put_values;
     uint32_t delete_rows[ROW_STORE_DELETES_MAX], delete_count;
     RowKey keys[ROW_STORE_BATCH];
-    int64_t warned_s, swept_s;
+    uint64_t warned_s, swept_s;
 };
-
-static int64_t row_store_now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec;
-}
 
 static size_t row_store_value_bytes(const RowStore *s)
 {
@@ -55,7 +48,7 @@ static size_t row_store_value_bytes(const RowStore *s)
 static void row_store_failed(RowStore *s, Error error, const Why *why)
 {
     s->counters.failures++;
-    int64_t now = row_store_now_s();
+    uint64_t now = clock_now_s();
     if (s->warned_s && now - s->warned_s < ROW_STORE_WARN_S) return;
     s->warned_s = now;
     fprintf(stderr, "cobord: cache of rows: %s: %s; going on without it\n", error_text(error),
@@ -230,7 +223,7 @@ static Error row_store_write(RowStore *s, const uint32_t *rows, uint32_t count,
 /* A minute apart, since a sweep is a write; at once again while there is more. */
 static void row_store_sweep(RowStore *s)
 {
-    int64_t now = row_store_now_s();
+    uint64_t now = clock_now_s();
     if (!s->backend.sweep || (s->swept_s && now - s->swept_s < ROW_STORE_SWEEP_S)) return;
     Why why = {{0}};
     s->swept_s = now;

@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <hiredis/hiredis.h>
 #include <sys/socket.h>
 
+#include "host/clock.h"
 #include "host/row_store_backend.h"
 
 enum {
@@ -40,12 +40,7 @@ typedef struct RowStoreRedis {
     size_t answer_bytes_max;
 } RowStoreRedis;
 
-static int64_t row_store_redis_now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
+static int64_t row_store_redis_now_ms(void) { return (int64_t)clock_now_ms(); }
 
 /* --- the connection --- */
 

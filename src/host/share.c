@@ -12,10 +12,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "host/clock.h"
 #include "host/key.h"
 #include "host/places.h"
 #include "host/stop.h"
@@ -93,7 +93,7 @@ static int open_file(const Share *s)
 
 typedef struct Beat {
     int fd;
-    time_t last;
+    uint64_t last_s;
 } Beat;
 
 static void send_answer(int fd, ShareWhat what, int descriptor)
@@ -124,10 +124,9 @@ static void send_answer(int fd, ShareWhat what, int descriptor)
 static void beat(void *context)
 {
     Beat *b = context;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec == b->last) return;
-    b->last = now.tv_sec;
+    uint64_t now_s = clock_now_s();
+    if (now_s == b->last_s) return;
+    b->last_s = now_s;
     send_answer(b->fd, SHARE_WAIT, -1);
 }
 

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cluster/warden.h"
+#include "host/clock.h"
 #include "host/places.h"
 
 enum { NAME_BYTES = 128, RETRY_S = 60 };
@@ -30,7 +30,7 @@ struct SlabCache {
     uint64_t foreign_bytes; /* of wardens that are gone */
     uint32_t writing;       /* number of the next temporary file */
     bool warned;
-    time_t closed_until; /* after a failed write */
+    uint64_t closed_until_s; /* after a failed write */
     SlabCacheCounters counters;
 };
 
@@ -303,10 +303,8 @@ void slab_cache_forget(SlabCache *c, uint32_t slab)
 
 static bool wants(SlabCache *c, uint32_t slab, uint64_t bytes)
 {
-    struct timespec now;
     if (slab >= c->count || c->there[slab]) return false;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec < c->closed_until) return false;
+    if (clock_now_s() < c->closed_until_s) return false;
     if (over_cap(c, bytes)) evict_abandoned(c);
     return !over_cap(c, bytes);
 }
@@ -347,9 +345,7 @@ static int write_file(const SlabCache *c, const char *temporary, const char *nam
 static void failed(SlabCache *c, int number)
 {
     char line[256];
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    c->closed_until = now.tv_sec + RETRY_S;
+    c->closed_until_s = clock_now_s() + RETRY_S;
     c->counters.failures++;
     if (c->warned) return;
     c->warned = true;

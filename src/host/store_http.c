@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/hash.h"
+#include "host/clock.h"
 #include "host/http_client.h"
 #include "host/stop.h"
 
@@ -242,9 +243,7 @@ static Error store_http_try(StoreHttp *s, HttpClient *client, StoreHttpPiece *p,
 static void store_http_pause(StoreHttp *s, unsigned tries)
 {
     uint64_t ms = (uint64_t)STORE_HTTP_PAUSE_MS << tries;
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    uint64_t number = atomic_fetch_add(&s->jitter, 1) ^ (uint64_t)t.tv_nsec << 20;
+    uint64_t number = atomic_fetch_add(&s->jitter, 1) ^ clock_now_ns() << 20;
     ms += hash_mix64(number) % (ms / 2 + 1);
     for (; ms && !stop_asked(); ms -= ms < 50 ? ms : 50)
         (void)nanosleep(&(struct timespec){0, ms < 50 ? (long)ms * 1000000 : 50000000}, NULL);

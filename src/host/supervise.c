@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "host/clock.h"
 #include "host/stop.h"
 #include "host/supervise_process.h"
 
@@ -22,13 +22,6 @@ typedef struct Supervise {
     bool ready, stopping;
     Why *why;
 } Supervise;
-
-static uint64_t clock_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static const char *ending(int code, char out[48])
 {
@@ -127,7 +120,7 @@ static void wait_a_little(Supervise *s)
         s->polls[i] = (struct pollfd){.fd = s->processes[i].output, .events = POLLIN};
     (void)poll(s->polls, s->options->node_count, LOOP_MS);
     for (HttpCall *call; (call = http_client_wait(s->client, 0));) end_call(s, call);
-    uint64_t now = clock_ms(), gap = now - s->now_ms;
+    uint64_t now = clock_now_ms(), gap = now - s->now_ms;
     s->now_ms = now;
     if (gap < SUPERVISE_HEALTH_MS / 2) return;
     for (uint32_t i = 0; i < s->options->node_count; i++) /* we were not there to hear them */
@@ -220,7 +213,7 @@ static Error prepare(Supervise *s)
 
 Error supervise_run(const SuperviseOptions *options, Why *why)
 {
-    Supervise s = {.options = options, .why = why, .now_ms = clock_ms()};
+    Supervise s = {.options = options, .why = why, .now_ms = clock_now_ms()};
     Error error = prepare(&s);
     if (error == OK) {
         Why late; /* what goes wrong at the end does not hide why it came */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "host/clock.h"
 #include "host/http_client.h"
 #include "host/stop.h"
 #include "host/warden_role.h"
@@ -41,7 +42,7 @@ struct WardenClient {
     char headers[HEADERS][CLUSTER_FILE_TEXT_BYTES_MAX + 32];
     uint64_t knot_id, next_request;
     uint8_t *answer; /* [ANSWER_BYTES], pages touched as needed */
-    time_t rest_until;
+    uint64_t rest_until_s;
     Tellable told[TELLS_MAX];
 };
 
@@ -143,14 +144,7 @@ void warden_client_close(WardenClient *c)
 
 /* --- calls --- */
 
-static time_t now_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec;
-}
-
-bool warden_client_alive(const WardenClient *c) { return now_s() >= c->rest_until; }
+bool warden_client_alive(const WardenClient *c) { return clock_now_s() >= c->rest_until_s; }
 
 static void back_off(int tries)
 {
@@ -188,7 +182,7 @@ static Error run(WardenClient *c, HttpCall *call, uint32_t deadline_ms, Why *why
         if (tries == TRIES_MAX || call->microseconds / 1000 >= deadline_ms / 2) break;
         back_off(tries);
     }
-    c->rest_until = now_s() + REST_S;
+    c->rest_until_s = clock_now_s() + REST_S;
     Error e = outcome(call, why);
     return e == ERR_AGAIN || e == ERR_CANCELLED ? ERR_UNREACHABLE : e;
 }

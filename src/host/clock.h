@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The clock that goes on steadily, whatever happens to the time of day: for deadlines, pauses and how long things took.
+ * Whole units since some moment of the machine's; one call's results compare with another's only. */
+#ifndef COBORD_HOST_CLOCK_H
+#define COBORD_HOST_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t clock_now_ns(void);
+uint64_t clock_now_ms(void);
+uint64_t clock_now_s(void);
+
+#endif
