@@ -41,7 +41,7 @@ static Journal *journal_from(const Options *o, uint64_t knot_id)
     const char *path = options_text(o, OPTION_JOURNAL);
     Journal *journal = NULL;
     Why why = {{0}};
-    if (!path) places_journal(standard, sizeof standard);
+    if (!path) places_state(standard, sizeof standard, "journal.db");
     if (!path) path = standard;
     if (!*path || strcmp(path, "none") == 0) return NULL;
     if (journal_open(path, knot_id, &journal, &why) != OK)

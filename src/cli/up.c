@@ -57,32 +57,16 @@ typedef struct Up {
 
 /* ---- The directory */
 
-static Error make_path(char *path, Why *why)
-{
-    for (char *slash = path + 1;; slash++) {
-        slash += strcspn(slash, "/");
-        char kept = *slash;
-        *slash = '\0';
-        if (mkdir(path, 0700) != 0 && errno != EEXIST) return places_system_error(errno, path, why);
-        *slash = kept;
-        if (!kept) return OK;
-    }
-}
-
-/* ${XDG_STATE_HOME:-~/.local/state}/cobord/up-XXXXXX */
+/* Of this run alone. */
 static Error make_directory(Up *up, Why *why)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    bool stated = state && *state == '/';
-    int n = snprintf(up->directory, sizeof up->directory - 32, "%s%s/cobord",
-                     stated ? state
-                     : home ? home
-                            : "/tmp",
-                     stated || !home ? "" : "/.local/state");
-    if (n < 0 || (size_t)n >= sizeof up->directory - 32)
-        return error_why(why, ERR_TOO_LARGE, "the path of the state directory");
-    TRY(make_path(up->directory, why));
-    strncat(up->directory, "/up-XXXXXX", 16);
+    places_state(up->directory, sizeof up->directory, "up-XXXXXX");
+    if (!up->directory[0])
+        (void)snprintf(up->directory, sizeof up->directory, "/tmp/cobord/up-XXXXXX");
+    char *name = strrchr(up->directory, '/');
+    *name = '\0';
+    TRY(places_make_directory(up->directory, 0700, why));
+    *name = '/';
     if (!mkdtemp(up->directory)) return places_system_error(errno, up->directory, why);
     up->made = true;
     return OK;
@@ -94,7 +78,7 @@ static Error use_directory(Up *up, const char *given, Why *why)
     if (strlen(given) >= sizeof up->directory)
         return error_why(why, ERR_TOO_LARGE, "the path of the directory");
     (void)snprintf(up->directory, sizeof up->directory, "%s", given);
-    TRY(make_path(up->directory, why));
+    TRY(places_make_directory(up->directory, 0700, why));
     if (!realpath(up->directory, absolute)) return places_system_error(errno, given, why);
     (void)snprintf(up->directory, sizeof up->directory, "%s", absolute);
     return OK;

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "host/places.h"
+
 enum { BUSY_MS = 1000, SWEEP_S = 60, SCHEMA_VERSION = 1 };
 
 typedef struct Emitted {
@@ -94,18 +96,16 @@ static Error prepare(Journal *j, const char *path, Why *why)
     return error_why(why, ERR_IO, "%s: %s", path, sqlite3_errmsg(j->db));
 }
 
-/* The directories above the file, readable by their owner. */
+/* The directories above the file, readable by their owner. What fails here, opening says. */
 static void make_directories(const char *path)
 {
-    char above[4096];
-    size_t bytes = strlen(path);
-    if (bytes >= sizeof above) return; /* opening says so */
-    for (size_t i = 1; i < bytes; i++) {
-        if (path[i] != '/') continue;
-        memcpy(above, path, i);
-        above[i] = '\0';
-        (void)mkdir(above, 0700);
-    }
+    char above[PLACES_PATH_BYTES];
+    const char *name = strrchr(path, '/');
+    size_t bytes = name ? (size_t)(name - path) : 0;
+    if (!bytes || bytes >= sizeof above) return;
+    memcpy(above, path, bytes);
+    above[bytes] = '\0';
+    (void)!places_make_directory(above, 0700, NULL);
 }
 
 Error journal_open(const char *path, uint64_t knot_id, Journal **out, Why *why)

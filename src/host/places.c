@@ -33,12 +33,12 @@ Error places_system_error(int number, const char *path, Why *why)
     return error_why(why, error, "%s: %s", path, strerror(number));
 }
 
-void places_journal(char *out, size_t out_bytes)
+void places_state(char *out, size_t out_bytes, const char *name)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     int n = -1;
-    if (state && *state == '/') n = snprintf(out, out_bytes, "%s/cobord/journal.db", state);
-    else if (home && *home) n = snprintf(out, out_bytes, "%s/.local/state/cobord/journal.db", home);
+    if (state && *state == '/') n = snprintf(out, out_bytes, "%s/cobord/%s", state, name);
+    else if (home && *home) n = snprintf(out, out_bytes, "%s/.local/state/cobord/%s", home, name);
     if (n < 0 || (size_t)n >= out_bytes) *out = '\0';
 }
 
@@ -52,20 +52,24 @@ Error places_join(char *out, size_t out_bytes, const char *directory, const char
     return OK;
 }
 
-/* Makes a directory and those above it. */
-static Error places_make(char *path, Why *why)
+Error places_make_directory(const char *path, unsigned mode, Why *why)
 {
-    for (char *p = path + 1;; p++) {
+    char part[PLACES_PATH_BYTES];
+    size_t bytes = strlen(path);
+    if (bytes == 0 || bytes >= sizeof part)
+        return error_why(why, ERR_TOO_LARGE, "the path of a directory has 1 to %zu bytes",
+                         sizeof part - 1);
+    memcpy(part, path, bytes + 1);
+    for (char *p = part + 1;; p++) {
         if (*p != '/' && *p != 0) continue;
         char end = *p;
         *p = 0;
-        bool failed = mkdir(path, 0777) != 0 && errno != EEXIST;
-        if (failed && !(end && access(path, F_OK) == 0)) { /* a read-only root is no obstacle */
-            int number = errno;
+        int number = mkdir(part, mode) == 0 || errno == EEXIST ? 0 : errno;
+        if (number && !(end && access(part, F_OK) == 0)) { /* a read-only root is no obstacle */
             if (number == ENOENT || number == ENOTDIR)
-                return error_why(why, ERR_IO, "cannot make the cache directory %s: %s", path,
+                return error_why(why, ERR_IO, "cannot make the directory %s: %s", part,
                                  strerror(number));
-            return places_system_error(number, path, why);
+            return places_system_error(number, part, why);
         }
         *p = end;
         if (!end) return OK;
@@ -86,7 +90,7 @@ Error places_models(char *out, size_t out_bytes, Why *why)
             "no place for models: neither COBORD_CACHE nor HOME is set. Set COBORD_CACHE.");
     if (n < 0 || (size_t)n + 512 >= out_bytes)
         return error_why(why, ERR_TOO_LARGE, "the path of the cache directory is too long");
-    TRY(places_make(out, why));
+    TRY(places_make_directory(out, 0777, why));
     struct stat state;
     if (stat(out, &state) != 0) return places_system_error(errno, out, why);
     if (!S_ISDIR(state.st_mode)) return error_why(why, ERR_IO, "%s: not a directory", out);

@@ -28,9 +28,12 @@ const char *places_hub_token(void);
  * ERR_TOO_LARGE. */
 MUST_CHECK Error places_models(char *out, size_t out_bytes, Why *why);
 
-/* Where streams are remembered when no other place was named: ${XDG_STATE_HOME:-~/.local/state}/cobord/journal.db.
- * Result  "" without a home. */
-void places_journal(char *out, size_t out_bytes);
+/* What outlives a run and is no cache: ${XDG_STATE_HOME:-~/.local/state}/cobord/NAME. Out  "" without a home. */
+void places_state(char *out, size_t out_bytes, const char *name);
+
+/* Makes a directory and those above it; none of them need be new. Errors  ERR_IO (names the path), ERR_NO_SPACE,
+ * ERR_TOO_LARGE. */
+MUST_CHECK Error places_make_directory(const char *path, unsigned mode, Why *why);
 
 /* "DIR/prefix NAME suffix", checked to fit. Errors  ERR_TOO_LARGE. */
 MUST_CHECK Error places_join(char *out, size_t out_bytes, const char *directory, const char *prefix,

@@ -185,25 +185,10 @@ static void keep_cap(SlabCache *c)
         }
 }
 
-static Error make_directories(const char *path, Why *why)
-{
-    char part[PLACES_PATH_BYTES];
-    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
-        return error_why(why, ERR_TOO_LARGE, "the path of the cache");
-    for (char *at = part + 1; *at; at++) {
-        if (*at != '/') continue;
-        *at = '\0';
-        (void)mkdir(part, 0777);
-        *at = '/';
-    }
-    if (mkdir(part, 0777) != 0 && errno != EEXIST) return places_system_error(errno, path, why);
-    return OK;
-}
-
 static Error open_directories(SlabCache *c, Why *why)
 {
     const char *path = c->path;
-    TRY(make_directories(path, why));
+    TRY(places_make_directory(path, 0777, why));
     c->parent = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->parent < 0) return places_system_error(errno, path, why);
     if (mkdirat(c->parent, c->name, 0777) != 0 && errno != EEXIST)

@@ -46,13 +46,9 @@ static Error choose_path(Slice *s, Why *why)
     TRY(places_models(models, sizeof models, why));
     char *slash = strrchr(models, '/');
     int base = slash ? (int)(slash - models) : 0;
-    (void)snprintf(directory, sizeof directory, "%.*s/slices", base, models);
-    (void)mkdir(directory, 0777);
-    size_t used = strlen(directory);
-    (void)snprintf(directory + used, sizeof directory - used, "/%016" PRIx64,
+    (void)snprintf(directory, sizeof directory, "%.*s/slices/%016" PRIx64, base, models,
                    s->node->cluster->knot_id);
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-        return places_system_error(errno, directory, why);
+    TRY(places_make_directory(directory, 0777, why));
     return places_join(s->path, sizeof s->path, directory, "", s->node->self->id, ".knot", why);
 }
 
