@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "host/file_reader.h"
 #include "host/http_client.h"
+#include "host/ports.h"
 #include "knot/members.h"
 #include "wire/cluster_file.h"
 
@@ -184,12 +185,11 @@ Error hosts_read(const char *text, Hosts *out, Why *why)
 
 static double hosts_ping_one(HttpClient *client, const HostEntry *entry)
 {
-    char url[320];
+    char url[320], place[PORTS_TEXT_BYTES];
     uint8_t answer[1024];
     double best = 0;
-    bool six = strchr(entry->host, ':') != NULL;
-    (void)snprintf(url, sizeof url, six ? "http://[%s]:%u/health" : "http://%s:%u/health",
-                   entry->host, (unsigned)entry->port);
+    (void)snprintf(url, sizeof url, "http://%s/health",
+                   ports_text(entry->host, entry->port, place));
     for (int i = 0; i < PINGS; i++) { /* the first makes the connection */
         HttpCall call = {.method = "GET",
                          .url = url,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cobord node: one node of a cluster file as this process. */
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,6 +8,7 @@
 #include "cli/progress.h"
 #include "cli/tls_options.h"
 #include "cli/verbs.h"
+#include "host/memory.h"
 #include "host/node.h"
 
 static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,   OPTION_THREADS,
@@ -17,25 +17,17 @@ static const OptionVerb node_verb = {
     .name = "node",
     .usage = "--cluster FILE --id ID",
     .summary =
-        "Runs one node of a cluster: a station, a shard. The file says what it owns, where\n"
-        "it listens and what it may take; `cobord plan` writes one, `cobord up` runs all of\n"
-        "its nodes on this machine. SIGTERM finishes what was begun. --tls-certificate and\n"
-        "--tls-key are of the coordinator's API alone; the file says it for all nodes.",
-    .examples = "  cobord node --cluster cluster.json --id station-0\n"
+        "Runs one node of a cluster: the coordinator, a station, a shard or a warden. The file\n"
+        "says what it owns, where it listens and what it may take; `cobord plan` writes one,\n"
+        "`cobord up` runs all of its nodes on this machine. SIGTERM finishes what was begun.\n"
+        "--tls-certificate and --tls-key are of the coordinator's API alone; the file says it\n"
+        "for all nodes.",
+    .examples = "  cobord node --cluster cluster.json --id coordinator-0\n"
+                "  cobord node --cluster cluster.json --id station-0\n"
                 "  cobord node --cluster cluster.json --id shard-3 --threads 2\n",
     .options = node_options,
     .operand_names = "",
 };
-
-/* What a large body took goes back to the system when it is done, instead of staying in the heaps of the threads that
- * read it. */
-static void keep_heap_small(void)
-{
-#ifdef M_ARENA_MAX
-    (void)mallopt(M_MMAP_THRESHOLD, 256 << 10);
-    (void)mallopt(M_ARENA_MAX, 2);
-#endif
-}
 
 static int run(const Options *o, const char *path, const char *id)
 {
@@ -68,6 +60,6 @@ int cli_node(int argc, char **argv)
     if (!options_read(&o, &node_verb, argc, argv, &code)) return code;
     const char *path = options_text(&o, OPTION_CLUSTER), *id = options_text(&o, OPTION_ID);
     if (!path || !id) return complain_usage("node: --cluster FILE and --id ID are needed");
-    keep_heap_small();
+    memory_keep_heap_small();
     return run(&o, path, id);
 }

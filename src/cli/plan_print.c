@@ -8,11 +8,6 @@
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 static double kib(uint64_t bytes) { return (double)bytes / (1 << 10); }
 
-static bool is_warden(const PlanPlace *place)
-{
-    return place->role == CLUSTER_LAYER_WARDEN || place->role == CLUSTER_SHARD_WARDEN;
-}
-
 static const PlanRole *role_of(const ClusterPlan *p, const PlanPlace *place)
 {
     if (place->role == CLUSTER_COORDINATOR) return &p->plan.coordinator;
@@ -78,7 +73,7 @@ static void table_role(const ClusterPlan *p, const PlanPlace *place)
 {
     char range[RANGE_BYTES];
     range_text(p, place, range);
-    if (is_warden(place)) {
+    if (cluster_file_is_warden(place->role)) {
         PlanWarden w = plan_cluster_warden(&p->request, place);
         table_line(place->id, range,
                    (double[]){mib(w.weight_bytes), mib(w.held_bytes), 0, 0, mib(w.process_bytes),
@@ -216,7 +211,7 @@ static void json_roles(const ClusterPlan *p)
     bool any = false;
     for (uint32_t i = 0; i < p->place_count; i++) {
         char range[RANGE_BYTES];
-        if (!is_warden(&p->places[i])) continue;
+        if (!cluster_file_is_warden(p->places[i].role)) continue;
         PlanWarden w = plan_cluster_warden(&p->request, &p->places[i]);
         range_text(p, &p->places[i], range);
         printf("%s{\"id\":\"%s\",\"range\":\"%s\",\"weight_bytes\":%" PRIu64

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cobord serve: OpenAI's API over one model, every role in this process. The socket is bound
  * before the model is read, so that a port in use is said at once. */
-#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "cli/tls_options.h"
 #include "cli/verbs.h"
 #include "host/listen.h"
+#include "host/memory.h"
 #include "host/places.h"
 #include "host/serve.h"
 
@@ -100,16 +100,6 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
     return 0;
 }
 
-/* What a large request took goes back to the system when it is done, instead of staying in the heaps of
- * the threads that read it. */
-static void keep_heap_small(void)
-{
-#ifdef M_ARENA_MAX
-    (void)mallopt(M_MMAP_THRESHOLD, 256 << 10);
-    (void)mallopt(M_ARENA_MAX, 2);
-#endif
-}
-
 int cli_serve(int argc, char **argv)
 {
     static EngineSession session;
@@ -121,7 +111,7 @@ int cli_serve(int argc, char **argv)
     if (!options_read(&o, &serve_verb, argc, argv, &code)) return code;
     if ((code = tls_options_read(&o, &tls)) != 0) return code;
     const char *where = options_text(&o, OPTION_LISTEN);
-    keep_heap_small();
+    memory_keep_heap_small();
     Error error = listen_open(where, &listen, &why);
     if (error != OK)
         return complain(error, &why, where, "Choose another place with --listen HOST:PORT");

@@ -12,6 +12,7 @@
 #include "cli/verbs.h"
 #include "host/http_client.h"
 #include "host/node.h"
+#include "host/ports.h"
 
 static const OptionId status_options[] = {OPTION_JSON, OPTION_CLUSTER, OPTION_TLS_CA, OPTION_END};
 static const OptionVerb status_verb = {
@@ -87,14 +88,14 @@ static const char *status_clean(const char *text, char *out, size_t room)
 static Error status_read_cluster(const char *path, bool tls, char url[HTTP_CLIENT_URL_BYTES_MAX],
                                  char ca[NODE_PATH_BYTES], Why *why)
 {
+    char place[PORTS_TEXT_BYTES];
     ClusterFile cluster;
     void *memory;
     TRY(node_read_cluster(path, &cluster, &memory, why));
     const ClusterNode *n = &cluster.nodes[0];
-    bool six = strchr(n->host, ':') != NULL;
-    (void)snprintf(url, HTTP_CLIENT_URL_BYTES_MAX, "http%s://%s%s%s:%u/cluster",
-                   tls || cluster.tls_certificate[0] ? "s" : "", six ? "[" : "", n->host,
-                   six ? "]" : "", (unsigned)n->port);
+    (void)snprintf(url, HTTP_CLIENT_URL_BYTES_MAX, "http%s://%s/cluster",
+                   tls || cluster.tls_certificate[0] ? "s" : "",
+                   ports_text(n->host, n->port, place));
     ca[0] = '\0';
     Error error = cluster.tls_ca[0] ? node_path(path, cluster.tls_ca, ca, why) : OK;
     free(memory);

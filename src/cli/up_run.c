@@ -2,7 +2,6 @@
 #include "cli/up_run.h"
 
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,9 @@
 #include "cli/complain.h"
 #include "cli/options.h"
 #include "host/cgroup_make.h"
+#include "host/listen.h"
 #include "host/node.h"
+#include "host/ports.h"
 #include "host/supervise.h"
 
 enum { ARGUMENTS_MAX = 16, URL_BYTES = 320, LOG_BYTES = 4200 };
@@ -31,11 +32,6 @@ typedef struct UpState {
     bool has_cgroups;
 } UpState;
 
-static bool is_warden(const ClusterNode *n)
-{
-    return n->role == CLUSTER_LAYER_WARDEN || n->role == CLUSTER_SHARD_WARDEN;
-}
-
 /* A node that listens everywhere is reached at loopback. */
 static const char *host_to_reach(const ClusterNode *n)
 {
@@ -52,10 +48,9 @@ static bool has_tls(const UpState *s, const ClusterNode *n)
 
 static void node_url(const UpState *s, const ClusterNode *n, char out[URL_BYTES])
 {
-    const char *host = host_to_reach(n), *scheme = has_tls(s, n) ? "https" : "http";
-    bool six = strchr(host, ':') != NULL;
-    (void)snprintf(out, URL_BYTES, six ? "%s://[%s]:%u" : "%s://%s:%u", scheme, host,
-                   (unsigned)n->port);
+    char place[PORTS_TEXT_BYTES];
+    (void)snprintf(out, URL_BYTES, "http%s://%s", has_tls(s, n) ? "s" : "",
+                   ports_text(host_to_reach(n), n->port, place));
 }
 
 static void node_arguments(UpState *s, const ClusterNode *n, char **out)
@@ -97,8 +92,9 @@ static Error describe_node(UpState *s, uint32_t i, Why *why)
         .id = n->id, .arguments = node->arguments, .url = node->url, .log = node->log};
     if (!s->has_cgroups) return OK;
     TRY(cgroup_make_group(&s->cgroups, n->id,
-                          is_warden(n) ? c->warden_memory_bytes : c->memory_bytes, node->cgroup,
-                          why));
+                          cluster_file_is_warden(n->role) ? c->warden_memory_bytes
+                                                          : c->memory_bytes,
+                          node->cgroup, why));
     s->supervised[i].cgroup = node->cgroup;
     return OK;
 }
@@ -145,15 +141,8 @@ static void release(UpState *s)
 static bool is_loopback(const char *host)
 {
     struct addrinfo *found = NULL;
-    bool yes = false;
     if (getaddrinfo(host, NULL, NULL, &found) != 0 || !found) return false;
-    if (found->ai_family == AF_INET) {
-        const struct sockaddr_in *a = (const void *)found->ai_addr;
-        yes = ntohl(a->sin_addr.s_addr) >> 24 == 127;
-    } else if (found->ai_family == AF_INET6) {
-        const struct sockaddr_in6 *a = (const void *)found->ai_addr;
-        yes = IN6_IS_ADDR_LOOPBACK(&a->sin6_addr) != 0;
-    }
+    bool yes = listen_is_loopback(found->ai_addr);
     freeaddrinfo(found);
     return yes;
 }
@@ -163,15 +152,13 @@ static void say_ready(void *context)
     const UpState *s = context;
     const ClusterFile *c = &s->cluster;
     const ClusterNode *first = &c->nodes[0];
-    bool six = strchr(first->host, ':') != NULL;
+    char place[PORTS_TEXT_BYTES];
     fprintf(stderr, "cobord: %u processes of at most %.0f MiB; their files are in %s\n",
             c->node_count, (double)c->memory_bytes / (1 << 20), s->request->directory);
-    printf("%s: %u slots of %u tokens, on %s://%s%s%s:%u\n", c->model_name, c->sessions, c->context,
-           has_tls(s, first) ? "https" : "http", six ? "[" : "", first->host, six ? "]" : "",
-           (unsigned)first->port);
+    printf("%s: %u slots of %u tokens, on http%s://%s\n", c->model_name, c->sessions, c->context,
+           has_tls(s, first) ? "s" : "", ports_text(first->host, first->port, place));
     (void)fflush(stdout);
     if (is_loopback(first->host)) return;
-    char place[URL_BYTES];
     (void)snprintf(place, sizeof place, "%s port %u", first->host, (unsigned)first->port);
     tls_options_warn(place, has_tls(s, first));
 }

@@ -39,7 +39,7 @@ static Error split(const char *where, Place *out, Why *why)
     return OK;
 }
 
-static bool is_loopback(const struct sockaddr *a)
+bool listen_is_loopback(const struct sockaddr *a)
 {
     if (a->sa_family == AF_INET)
         return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
@@ -53,7 +53,7 @@ static void describe(Listen *out)
     socklen_t bytes = sizeof address;
     char host[64] = "?", port[8] = "?";
     if (getsockname(out->fd, (struct sockaddr *)&address, &bytes) != 0) return;
-    out->loopback = is_loopback((struct sockaddr *)&address);
+    out->loopback = listen_is_loopback((struct sockaddr *)&address);
     (void)getnameinfo((struct sockaddr *)&address, bytes, host, sizeof host, port, sizeof port,
                       NI_NUMERICHOST | NI_NUMERICSERV);
     bool six = address.ss_family == AF_INET6;

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "base/error.h"
 
@@ -18,5 +19,7 @@ typedef struct Listen {
 /* "127.0.0.1:8080", "localhost:0" (any free port), "[::]:80", ":8080" (loopback), "8080" (loopback).
  * Errors  ERR_USAGE (no such form or host), ERR_IO (in use, not allowed). Owner  close the fd. */
 MUST_CHECK Error listen_open(const char *where, Listen *out, Why *why);
+
+bool listen_is_loopback(const struct sockaddr *address);
 
 #endif

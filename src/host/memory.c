@@ -2,6 +2,7 @@
 #include "host/memory.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,15 +35,9 @@ static uint64_t memory_group_limit(const char *directory, int version)
                                       : limit; /* version 1 writes "none" as a huge number */
 }
 
-uint64_t memory_limit(void)
-{
-    return cgroup_least("memory", memory_group_limit);
-}
+uint64_t memory_limit(void) { return cgroup_least("memory", memory_group_limit); }
 
-uint64_t memory_available(void)
-{
-    return memory_proc("/proc/meminfo", "MemAvailable:");
-}
+uint64_t memory_available(void) { return memory_proc("/proc/meminfo", "MemAvailable:"); }
 
 uint64_t memory_allowed(void)
 {
@@ -52,12 +47,14 @@ uint64_t memory_allowed(void)
     return available < limit ? available : limit;
 }
 
-uint64_t memory_peak(void)
-{
-    return memory_proc("/proc/self/status", "VmHWM:");
-}
+uint64_t memory_peak(void) { return memory_proc("/proc/self/status", "VmHWM:"); }
 
-uint64_t memory_resident(void)
+uint64_t memory_resident(void) { return memory_proc("/proc/self/status", "VmRSS:"); }
+
+void memory_keep_heap_small(void)
 {
-    return memory_proc("/proc/self/status", "VmRSS:");
+#ifdef M_ARENA_MAX
+    (void)mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    (void)mallopt(M_ARENA_MAX, 2);
+#endif
 }

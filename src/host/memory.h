@@ -20,4 +20,8 @@ uint64_t memory_available(void);
 uint64_t memory_peak(void);
 uint64_t memory_resident(void);
 
+/* From here on what a large body took goes back to the system when it is freed, instead of staying in the
+ * heaps of the threads that read it. */
+void memory_keep_heap_small(void);
+
 #endif

@@ -28,6 +28,13 @@ Error ports_parse(const char *where, char host[PORTS_HOST_BYTES], uint16_t *numb
     return OK;
 }
 
+char *ports_text(const char *host, uint16_t number, char out[PORTS_TEXT_BYTES])
+{
+    bool six = strchr(host, ':') != NULL;
+    (void)snprintf(out, PORTS_TEXT_BYTES, six ? "[%s]:%u" : "%s:%u", host, (unsigned)number);
+    return out;
+}
+
 static uint16_t ports_bound(int fd)
 {
     struct sockaddr_storage a;

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-enum { PORTS_HOST_BYTES = 256 };
+enum { PORTS_HOST_BYTES = 256, PORTS_TEXT_BYTES = PORTS_HOST_BYTES + 16 };
 
 typedef struct Port {
     int fd; /* -1: none */
@@ -27,6 +27,9 @@ typedef struct Port {
 /* "HOST:PORT", "[IPv6]:PORT", ":PORT", "PORT" (both loopback). Errors  ERR_USAGE. */
 MUST_CHECK Error ports_parse(const char *where, char host[PORTS_HOST_BYTES], uint16_t *number,
                              Why *why);
+
+/* As an address is written: "127.0.0.1:8080", "[::1]:8080". Result  out. */
+char *ports_text(const char *host, uint16_t number, char out[PORTS_TEXT_BYTES]);
 
 /* Number 0: any free one. Errors  ERR_USAGE (no such host), ERR_IO (in use, not allowed). Owner  ports_release. */
 MUST_CHECK Error ports_reserve(const char *host, uint16_t number, Port *out, Why *why);

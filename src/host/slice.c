@@ -34,8 +34,7 @@ static const ClusterNode *warden_of(const Node *node)
     const ClusterFile *c = node->cluster;
     if (node->self->warden != CLUSTER_FILE_NONE) return &c->nodes[node->self->warden];
     for (uint32_t i = 0; i < c->node_count && node->self->role == CLUSTER_COORDINATOR; i++)
-        if (c->nodes[i].role == CLUSTER_LAYER_WARDEN || c->nodes[i].role == CLUSTER_SHARD_WARDEN)
-            return &c->nodes[i];
+        if (cluster_file_is_warden(c->nodes[i].role)) return &c->nodes[i];
     return NULL;
 }
 

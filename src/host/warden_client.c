@@ -9,6 +9,7 @@
 
 #include "host/clock.h"
 #include "host/http_client.h"
+#include "host/ports.h"
 #include "host/stop.h"
 #include "host/warden_role.h"
 #include "quant/numerics.h"
@@ -70,14 +71,15 @@ static void name_identity(WardenClient *c, const Node *node, const ClusterNode *
 
 static Error open_parts(WardenClient *c, const Node *node, const ClusterNode *warden, Why *why)
 {
-    bool tls = node->cluster->tls_certificate[0] != '\0', six = strchr(warden->host, ':') != NULL;
+    char place[PORTS_TEXT_BYTES];
     HttpClientOptions options = {.key = node->key};
     if (node->cluster->tls_ca[0]) {
         TRY(node_path(node->cluster_path, node->cluster->tls_ca, c->ca, why));
         options.ca_file = c->ca;
     }
-    (void)snprintf(c->base, sizeof c->base, six ? "%s://[%s]:%u" : "%s://%s:%u",
-                   tls ? "https" : "http", warden->host, (unsigned)warden->port);
+    (void)snprintf(c->base, sizeof c->base, "http%s://%s",
+                   node->cluster->tls_certificate[0] ? "s" : "",
+                   ports_text(warden->host, warden->port, place));
     c->knot_id = node->cluster->knot_id;
     name_identity(c, node, warden);
     c->answer = malloc(ANSWER_BYTES);

@@ -11,6 +11,11 @@ static const char *const cluster_file_roles[CLUSTER_ROLES] = {"coordinator", "st
 
 const char *cluster_file_role_name(ClusterRole role) { return cluster_file_roles[role]; }
 
+bool cluster_file_is_warden(ClusterRole role)
+{
+    return role == CLUSTER_LAYER_WARDEN || role == CLUSTER_SHARD_WARDEN;
+}
+
 /* ---- ids and addresses ----------------------------------------------------------------------- */
 
 /* Decimal without leading zeros; `digits_max` of them. */

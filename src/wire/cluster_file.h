@@ -95,6 +95,7 @@ const ClusterNode *cluster_file_find(const ClusterFile *c, const char *id);
 uint32_t cluster_file_part(const ClusterFile *c, ClusterRole role, uint32_t part);
 
 const char *cluster_file_role_name(ClusterRole role); /* "station", "layer-warden", ... */
+bool cluster_file_is_warden(ClusterRole role);        /* of either kind */
 /* "station-3": role and number. Errors  ERR_FORMAT. */
 MUST_CHECK Error cluster_file_parse_id(const char *text, size_t bytes, ClusterRole *role,
                                        uint32_t *number, Why *why);

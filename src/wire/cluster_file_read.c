@@ -243,17 +243,15 @@ static Error reader_entry(Reader *r, const RoleList *role, yyjson_val *item)
     TRY(reader_new_node(r, role->role, member[0], member[1], role->where, &node));
     node->part = r->file->parts[role->role]++;
     TRY(phases ? reader_phases(r, member[2], node) : reader_ids(r, member[2], node));
-    return role->role == CLUSTER_STATION || role->role == CLUSTER_SHARD
-               ? reader_worker_members(r, member, node)
-               : reader_warden_members(r, member, node);
+    return cluster_file_is_warden(role->role) ? reader_warden_members(r, member, node)
+                                              : reader_worker_members(r, member, node);
 }
 
 static Error reader_list(Reader *r, const RoleList *role, yyjson_val *list)
 {
     size_t at, count;
     yyjson_val *item;
-    bool optional = role->role == CLUSTER_LAYER_WARDEN || role->role == CLUSTER_SHARD_WARDEN;
-    if (!list && optional) return OK;
+    if (!list && cluster_file_is_warden(role->role)) return OK;
     if (!list) return reader_missing(r, "the file", role->name);
     if (!yyjson_is_arr(list))
         return error_why(r->why, ERR_FORMAT, "\"%s\" must be an array", role->name);
