@@ -131,9 +131,9 @@ static Error check_room(const StationSessions *s, const Room *room, Why *why)
                          room->slots - room->evictable_slots, s->count);
     if (room->blocks > room->evictable_blocks)
         return error_why(why, ERR_CAPACITY,
-                         "the attention cache is full: %u blocks of 64 positions wanted, %u can "
+                         "the attention cache is full: %u blocks of %u positions wanted, %u can "
                          "become free",
-                         room->blocks, room->evictable_blocks);
+                         room->blocks, (unsigned)CACHE_BLOCK_POSITIONS, room->evictable_blocks);
     return OK;
 }
 

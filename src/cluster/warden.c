@@ -78,7 +78,7 @@ static bool bound_of(const char *name, PhaseBound *out, bool *is_vector)
     return true;
 }
 
-bool warden_is_resident(const KnotTensor *t)
+static bool is_resident(const KnotTensor *t)
 {
     return t->bytes < WARDEN_RESIDENT_BYTES || contains(t->name, "norm") ||
            strcmp(t->name, "token_embd_weight") == 0 || strcmp(t->name, "output_weight") == 0;
@@ -145,7 +145,7 @@ static void mark_residents(Warden *w)
         const KnotTensor *t = &knot->tensors[i];
         uint32_t first, last;
         rows_of(&w->config.identity, t, &first, &last);
-        if (first == last || !warden_is_resident(t)) continue;
+        if (first == last || !is_resident(t)) continue;
         for (uint64_t c = t->offset / unit; c <= (t->offset + t->bytes - 1) / unit; c++)
             w->slabs[c].resident = true;
     }
@@ -268,7 +268,5 @@ bool warden_forget(Warden *w, uint32_t slab, bool bad)
     give_up(w, slab);
     return true;
 }
-
-void warden_count_bad(Warden *w) { w->counters.bad++; }
 
 WardenCounters warden_counters(const Warden *w) { return w->counters; }

@@ -51,8 +51,6 @@ MUST_CHECK Error warden_identity_check(const WardenIdentity *mine, const WardenI
  * Errors  ERR_RANGE: the tensor or row_first + row_count is outside; names the identity's range. */
 MUST_CHECK Error warden_covers(const WardenIdentity *id, const Knot *knot, const KnotTensor *t,
                                uint32_t row_first, uint32_t row_count, Why *why);
-/* The resident rule. */
-bool warden_is_resident(const KnotTensor *t);
 
 typedef struct WardenConfig {
     const Knot *knot;
@@ -94,8 +92,6 @@ MUST_CHECK bool warden_filled(Warden *w, uint32_t slab);
  * last warden_release. */
 MUST_CHECK bool warden_forget(Warden *w, uint32_t slab, bool bad);
 void warden_fill_failed(Warden *w, uint32_t slab);
-/* An entry below memory was bad. */
-void warden_count_bad(Warden *w);
 
 WardenCounters warden_counters(const Warden *w);
 

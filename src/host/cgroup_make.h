@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory control groups of our own, below the one this process is in: one for each process that is
- * to have a limit
- * of its own. Version 1 needs write access to the group; version 2 also that no process is in it,
- * or that it is the root.
+ * to have a limit of its own. Version 1 needs write access to the group; version 2 also that no
+ * process is in it, or that it is the root.
  *
  *   OWN/cobord-PID/station-0      memory.limit_in_bytes, or memory.max */
 #ifndef COBORD_HOST_CGROUP_MAKE_H

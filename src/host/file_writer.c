@@ -34,13 +34,13 @@ static char *file_writer_temporary(const char *path)
     return out;
 }
 
-static Error file_writer_check_space(const FileWriter *w, uint64_t bytes, Why *why)
+Error file_writer_check_space(int descriptor, const char *path, uint64_t bytes, Why *why)
 {
     struct statvfs fs;
-    if (bytes == 0 || fstatvfs(w->descriptor, &fs) != 0) return OK;
+    if (bytes == 0 || fstatvfs(descriptor, &fs) != 0) return OK;
     uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (free_bytes >= bytes) return OK;
-    return error_why(why, ERR_NO_SPACE, "%s needs %llu MB, the disk has %llu MB left", w->path,
+    return error_why(why, ERR_NO_SPACE, "%s needs %llu MB, the disk has %llu MB left", path,
                      (unsigned long long)(bytes / 1000000),
                      (unsigned long long)(free_bytes / 1000000));
 }
@@ -66,7 +66,7 @@ Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected,
         SIG_IGN); /* a limit on file sizes is an error of write, not the end of the program */
     w->descriptor = open(w->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     Error e = w->descriptor < 0 ? file_writer_errno(w, "cannot write", why)
-                                : file_writer_check_space(w, bytes_expected, why);
+                                : file_writer_check_space(w->descriptor, path, bytes_expected, why);
     if (e) file_writer_abandon(w);
     return e;
 }

@@ -30,6 +30,11 @@ typedef struct FileWriter {
  * half as fast to stream. */
 enum { FILE_WRITER_PIECE_BYTES = 4 << 20 };
 
+/* Whether the file system of an open file has room for `bytes` more; fine where it does not say.
+ * Errors  ERR_NO_SPACE. */
+MUST_CHECK Error file_writer_check_space(int descriptor, const char *path, uint64_t bytes,
+                                         Why *why);
+
 /* `bytes_expected` (0: not known) is compared with the space that is free, so that a long job fails
  * at its start. Errors  ERR_IO, ERR_NO_SPACE, ERR_MEMORY. Owner  commit or abandon. */
 MUST_CHECK Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected,

@@ -10,8 +10,7 @@
  * same tokens. Rows are dropped an hour after the request, and beyond JOURNAL_STREAMS_MAX.
  *
  * The file (SQLite, WAL) is readable by its owner only: prompts are in it. It survives the death
- * of the process; the last
- * moments before a power cut may be missing, and are computed again.
+ * of the process; the last moments before a power cut may be missing, and are computed again.
  * A journal that cannot be written warns once and costs nobody an answer. */
 #ifndef COBORD_HOST_JOURNAL_H
 #define COBORD_HOST_JOURNAL_H

@@ -16,6 +16,7 @@
 #include "cluster/warden.h"
 #include "host/clock.h"
 #include "host/places.h"
+#include "host/whole.h"
 
 enum { NAME_BYTES = 128, RETRY_S = 60 };
 enum { SLAB_NONE, SLAB_THERE, SLAB_WRITING, SLAB_DOOMED /* while it is written */ };
@@ -241,12 +242,7 @@ static bool read_whole(int directory, const char *name, uint64_t bytes, uint8_t 
     struct stat st;
     int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     bool good = fd >= 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size == bytes;
-    for (uint64_t at = 0; good && at < bytes;) {
-        ssize_t n = pread(fd, out + at, (size_t)(bytes - at), (off_t)at);
-        if (n < 0 && errno == EINTR) continue;
-        good = n > 0;
-        if (good) at += (uint64_t)n;
-    }
+    good = good && whole_read(fd, 0, out, bytes);
     if (fd >= 0) (void)close(fd);
     return good;
 }
@@ -302,25 +298,13 @@ bool slab_cache_wants(SlabCache *c, uint32_t slab, uint64_t bytes)
     return result;
 }
 
-static bool write_whole(int fd, uint64_t bytes, const uint8_t *data)
-{
-    for (uint64_t at = 0; at < bytes;) {
-        ssize_t n = pwrite(fd, data + at, (size_t)(bytes - at), (off_t)at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n == 0) errno = ENOSPC;
-        if (n <= 0) return false;
-        at += (uint64_t)n;
-    }
-    return fsync(fd) == 0;
-}
-
 /* Result  0, or the number of the system's error. */
 static int write_file(const SlabCache *c, const char *temporary, const char *name, uint64_t bytes,
                       const uint8_t *data)
 {
     int fd = openat(c->directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return errno;
-    int number = write_whole(fd, bytes, data) ? 0 : errno;
+    int number = whole_write(fd, 0, data, bytes) && fsync(fd) == 0 ? 0 : errno;
     if (close(fd) != 0 && !number) number = errno;
     if (!number && renameat(c->directory, temporary, c->directory, name) != 0) number = errno;
     if (number) (void)unlinkat(c->directory, temporary, 0);

@@ -10,15 +10,16 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "host/file_reader.h"
+#include "host/file_writer.h"
 #include "host/places.h"
 #include "host/share.h"
 #include "host/slice_state.h"
 #include "host/stop.h"
+#include "host/whole.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1; older kernels refuse it, and then pages stay small */
@@ -88,9 +89,19 @@ static Error index_once(Slice *s, Why *why)
     if (e) *why = s->store_why;
     else e = knot_index_open(&s->store.source, id, &s->index, why);
     if (e == OK || !s->warden) return e;
+    return slice_both_failed(e == ERR_USAGE ? s->warden_error : e, &s->warden_why, why);
+}
+
+void slice_wait(int tries)
+{
+    for (int i = 0; i < 5 * tries && !stop_asked(); i++) (void)usleep(100000);
+}
+
+Error slice_both_failed(Error error, const Why *warden_why, Why *why)
+{
     Why store_why = *why;
-    return error_why(why, e == ERR_USAGE ? s->warden_error : e, "%.*s; and the warden: %.*s",
-                     WHY_MAX / 2 - 20, store_why.text, WHY_MAX / 2 - 20, s->warden_why.text);
+    return error_why(why, error, "%.*s; and the warden: %.*s", WHY_MAX / 2 - 20, store_why.text,
+                     WHY_MAX / 2 - 20, warden_why->text);
 }
 
 /* Wardens and nodes of a cluster start at the same time: neither waits for the other's first second. */
@@ -101,7 +112,7 @@ static Error open_index(Slice *s, Why *why)
         Error e = index_once(s, why);
         bool hope = e == ERR_UNREACHABLE || e == ERR_AGAIN || e == ERR_NOT_FOUND;
         if (e == OK || !hope || !s->warden || tries == INDEX_TRIES_MAX) return e;
-        for (int i = 0; i < 5 * tries && !stop_asked(); i++) (void)usleep(100000);
+        slice_wait(tries);
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "stopped");
     }
 }
@@ -151,8 +162,6 @@ void slice_close(Slice *s)
 
 const Knot *slice_knot(const Slice *s) { return &s->index.knot; }
 const KnotFile *slice_file(const Slice *s) { return &s->file; }
-SliceFrom slice_from(const Slice *s) { return s->from; }
-SliceCounters slice_counters(const Slice *s) { return s->counters; }
 
 /* --- from a descriptor --- */
 
@@ -286,24 +295,16 @@ static bool try_kept(Slice *s)
 
 /* --- a new one --- */
 
-static Error write_at(int fd, uint64_t at, const void *data, uint64_t bytes, Why *why)
+Error slice_write_at(int fd, uint64_t at, const void *data, uint64_t bytes, Why *why)
 {
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t n =
-            pwrite(fd, (const char *)data + done, (size_t)(bytes - done), (off_t)(at + done));
-        if (n < 0 && errno == EINTR) continue;
-        if (n == 0) errno = ENOSPC;
-        if (n <= 0) return places_system_error(errno, "the slice", why);
-        done += (uint64_t)n;
-    }
-    return OK;
+    return whole_write(fd, at, data, bytes) ? OK : places_system_error(errno, "the slice", why);
 }
 
 static Error write_section(const Slice *s, KnotSection section, const uint8_t *data, Why *why)
 {
     if (!data || !section.bytes) return OK;
-    return write_at(s->writable, s->index.knot.payload_offset + section.offset, data, section.bytes,
-                    why);
+    return slice_write_at(s->writable, s->index.knot.payload_offset + section.offset, data,
+                          section.bytes, why);
 }
 
 static Error write_frame(Slice *s, Why *why)
@@ -311,7 +312,7 @@ static Error write_frame(Slice *s, Why *why)
     const KnotIndex *x = &s->index;
     if (ftruncate(s->writable, (off_t)x->knot.file_bytes) != 0)
         return places_system_error(errno, "the slice", why);
-    TRY(write_at(s->writable, 0, x->header, x->header_bytes, why));
+    TRY(slice_write_at(s->writable, 0, x->header, x->header_bytes, why));
     TRY(write_section(s, x->knot.embedding_row_hashes, x->row_hashes, why));
     TRY(write_section(s, x->knot.tensor_hashes, x->tensor_hashes, why));
     return write_section(s, x->knot.block_hashes, x->block_hashes, why);
@@ -323,17 +324,6 @@ static Error make_memory(Slice *s, Why *why)
     if (s->writable < 0) return places_system_error(errno, "memory file", why);
     s->from = SLICE_MEMORY;
     return OK;
-}
-
-static Error check_space(const Slice *s, Why *why)
-{
-    struct statvfs fs;
-    uint64_t need = slice_fill_bytes(s);
-    if (fstatvfs(s->writable, &fs) != 0) return OK;
-    uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
-    if (room >= need) return OK;
-    return error_why(why, ERR_NO_SPACE, "%s needs %llu MB, the disk has %llu MB left", s->path,
-                     (unsigned long long)(need / 1000000), (unsigned long long)(room / 1000000));
 }
 
 /* One name for whoever is alone, so that what a killed node left is used up; a number when two nodes share an id. */
@@ -350,7 +340,7 @@ static Error make_disk(Slice *s, Why *why)
             s->writable = fd;
             s->from = SLICE_DISK;
             if (ftruncate(fd, 0) != 0) return places_system_error(errno, s->temporary, why);
-            return check_space(s, why);
+            return file_writer_check_space(fd, s->path, slice_fill_bytes(s), why);
         }
         int number_of = errno;
         if (fd >= 0) (void)close(fd);

@@ -21,12 +21,6 @@
 #include "host/node.h"
 #include "host/worker.h"
 
-typedef enum SliceFrom { SLICE_DESCRIPTOR, SLICE_KEPT, SLICE_MEMORY, SLICE_DISK } SliceFrom;
-
-typedef struct SliceCounters {
-    uint64_t warden_bytes, store_bytes, rejected, invalidations, row_calls, rows;
-} SliceCounters;
-
 typedef struct Slice Slice;
 
 /* Reads header and hash tables. Owner  the node outlives it; slice_close.
@@ -43,8 +37,6 @@ const Knot *slice_knot(const Slice *s);
 MUST_CHECK Error slice_fill(Slice *s, const ClusterNode *part, Why *why);
 /* After slice_fill: checked; knot_file_verify would fail at the holes. Lives as long as the slice. */
 const KnotFile *slice_file(const Slice *s);
-SliceFrom slice_from(const Slice *s);
-SliceCounters slice_counters(const Slice *s);
 
 /* Instead of worker_run_shard: fetches the embedding rows that the shard has begun to ask for.
  * Thread  that of the worker. Errors  as there, and ERR_UNREACHABLE, ERR_CHECKSUM. */

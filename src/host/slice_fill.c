@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of a slice: which, from where, and whether they are right. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "cluster/warden.h"
-#include "host/places.h"
 #include "host/slice_state.h"
 #include "host/stop.h"
 
@@ -99,13 +96,7 @@ typedef struct Writer {
 
 static Error writer_flush(Writer *w, Why *why)
 {
-    for (size_t done = 0; done < w->used;) {
-        ssize_t n = pwrite(w->fd, w->buffer + done, w->used - done, (off_t)(w->at + done));
-        if (n < 0 && errno == EINTR) continue;
-        if (n == 0) errno = ENOSPC;
-        if (n <= 0) return places_system_error(errno, "the slice", why);
-        done += (size_t)n;
-    }
+    TRY(slice_write_at(w->fd, w->at, w->buffer, w->used, why));
     w->at += w->used;
     w->used = 0;
     return OK;
@@ -166,12 +157,7 @@ static Error put(Fetch *f, uint64_t offset, const uint8_t *data, uint64_t bytes,
     return writer_put(&f->writer, f->s->index.knot.payload_offset + offset, data, bytes, why);
 }
 
-static void reject(Fetch *f, const char *name)
-{
-    f->s->counters.rejected++;
-    f->s->counters.invalidations++;
-    warden_client_invalidate(f->s->warden, name);
-}
+static void reject(Fetch *f, const char *name) { warden_client_invalidate(f->s->warden, name); }
 
 /* What a warden says by a bad frame. */
 static bool is_bad_answer(Error e)
@@ -205,7 +191,6 @@ static Error store_blocks(Fetch *f, uint64_t first, uint64_t bytes, Why *why)
         return s->store_error;
     }
     Error e = knot_index_read(&s->index, &s->store.source, first, bytes, f->step, &bad, why);
-    if (e == OK) s->counters.store_bytes += bytes;
     return e;
 }
 
@@ -217,26 +202,11 @@ static Error warden_blocks(Fetch *f, const char *name, uint64_t first, uint64_t 
     if (e == OK) {
         e = knot_index_check(&f->s->index, first, bytes, f->step, why);
         if (e) reject(f, name);
-        else f->s->counters.warden_bytes += bytes;
     } else note_refusal(f->s, e, why);
     return e;
 }
 
-/* Neither has it now: both reasons, and another try while there is hope. */
-static Error both(Error warden, const Why *warden_why, Error store, Why *why)
-{
-    Why store_why = *why;
-    if (warden == OK || store == ERR_CANCELLED) return store;
-    return error_why(why, store, "%.*s; and the warden: %.*s", WHY_MAX / 2 - 20, store_why.text,
-                     WHY_MAX / 2 - 20, warden_why->text);
-}
-
-static void wait_a_while(int tries)
-{
-    for (int i = 0; i < tries * 5 && !stop_asked(); i++) (void)usleep(100000);
-}
-
-/* Whole blocks into f->step. */
+/* Whole blocks into f->step. Neither has them now: another try while there is hope. */
 static Error blocks(Fetch *f, const char *name, uint64_t first, uint64_t bytes, Why *why)
 {
     enum { TRIES_MAX = 6 };
@@ -250,9 +220,10 @@ static Error blocks(Fetch *f, const char *name, uint64_t first, uint64_t bytes, 
         }
         Error store = store_blocks(f, first, bytes, why);
         if (store == OK) return OK;
-        store = both(warden, &warden_why, store, why);
+        if (warden != OK && store != ERR_CANCELLED)
+            store = slice_both_failed(store, &warden_why, why);
         if (store == ERR_CANCELLED || store == ERR_CHECKSUM || tries == TRIES_MAX) return store;
-        wait_a_while(tries);
+        slice_wait(tries);
     }
 }
 
@@ -285,7 +256,6 @@ static Error fetch_from_store(Fetch *f, const KnotTensor *t, Why *why)
 
 static Error take_piece(Fetch *f, const AwfrPiece *p, const uint8_t *data, Why *why)
 {
-    f->s->counters.warden_bytes += p->bytes;
     if (is_right(f, p->tensor, hash_xxh64(data, (size_t)p->bytes))) {
         tell(f, p->bytes);
         return put(f, p->tensor->offset, data, p->bytes, why);
@@ -331,7 +301,6 @@ static Error fetch_tiles(Fetch *f, const KnotTensor *t, uint64_t *hash, Why *why
         TRY(warden_client_tensors(f->s->warden, &f->s->index.knot, &asked, 1, false, &got, &data,
                                   why));
         hash_stream64_update(&stream, data + got.at, (size_t)got.bytes);
-        f->s->counters.warden_bytes += got.bytes;
         TRY(put(f, t->offset + row / unit * unit_bytes, data + got.at, got.bytes, why));
         tell(f, got.bytes);
     }

@@ -37,7 +37,6 @@ static Error read_store(Slice *s, uint32_t row, uint8_t *out, Why *why)
     }
     for (int i = 0; i < READS_MAX; i++) {
         TRY(s->store.source.read(s->store.source.context, at, raw_bytes(t), out, why));
-        s->counters.store_bytes += raw_bytes(t);
         if (is_right(s, row, out)) return OK;
     }
     return error_why(why, ERR_CHECKSUM, "token_embd_weight, row %u of the store", row);
@@ -51,10 +50,7 @@ static Error take_row(Slice *s, SliceRow *row, const AwfrPiece *p, const uint8_t
     char name[16];
     row->is_f32 = p->as_f32;
     memcpy(row->bytes, bytes, (size_t)p->bytes);
-    s->counters.warden_bytes += p->bytes;
     if (p->as_f32 || is_right(s, row->id, bytes)) return OK;
-    s->counters.rejected++;
-    s->counters.invalidations++;
     (void)snprintf(name, sizeof name, "%u", row->id);
     warden_client_invalidate(s->warden, name);
     row->is_f32 = false;
@@ -67,7 +63,6 @@ static Error ask_warden(Slice *s, SliceRow *rows, uint32_t count, AwfrPiece *pie
     AwfrPiece *got = pieces + count;
     for (uint32_t i = 0; i < count; i++)
         pieces[i] = (AwfrPiece){.tensor = table_of(s), .row_first = rows[i].id, .row_count = 1};
-    s->counters.row_calls++;
     TRY(warden_client_tensors(s->warden, &s->index.knot, pieces, count, true, got, &payload, why));
     for (uint32_t i = 0; i < count; i++)
         TRY(take_row(s, &rows[i], &got[i], payload + got[i].at, why));
@@ -132,7 +127,6 @@ static Error list_rows(Slice *s, const Shard *shard, Why *why)
             s->row_count++;
         }
     free(ids);
-    s->counters.rows += s->row_count;
     return OK;
 }
 

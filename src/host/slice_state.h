@@ -9,6 +9,8 @@
 
 enum { SLICE_STEP_BYTES = 4 << 20 };
 
+typedef enum SliceFrom { SLICE_DESCRIPTOR, SLICE_KEPT, SLICE_MEMORY, SLICE_DISK } SliceFrom;
+
 /* A tensor whole, or a range of the payload that lies in `tensor` (NULL: in a section). */
 typedef struct SliceTarget {
     const KnotTensor *tensor;
@@ -40,12 +42,19 @@ struct Slice {
     char path[NODE_PATH_BYTES], temporary[NODE_PATH_BYTES];
     SliceTarget *targets; /* of the part; room for every tensor and a few ranges */
     uint32_t target_count;
-    uint8_t *done; /* tensors that are whole in the file */
-    SliceCounters counters;
+    uint8_t *done;  /* tensors that are whole in the file */
     SliceRow *rows; /* sorted by id */
     uint32_t row_count, row_room;
     uint8_t *row_bytes; /* [row_room][4 * cols] */
 };
+
+/* All of `data` at a place of the file. Errors  ERR_IO, ERR_NO_SPACE. */
+MUST_CHECK Error slice_write_at(int descriptor, uint64_t at, const void *data, uint64_t bytes,
+                                Why *why);
+/* Before the next try: half a second after the first, then a second, .. */
+void slice_wait(int tries);
+/* Neither has it: adds the warden's reason to the store's. Result  `error`. */
+MUST_CHECK Error slice_both_failed(Error error, const Why *warden_why, Why *why);
 
 /* Puts what `part` needs into s->targets. Errors  ERR_MISSING_TENSOR. */
 MUST_CHECK Error slice_fill_list(Slice *s, const ClusterNode *part, Why *why);

@@ -14,6 +14,7 @@
 #include "host/locate.h"
 #include "host/places.h"
 #include "host/store_http.h"
+#include "host/whole.h"
 
 enum { STORE_OBJECT_BYTES_MAX = 512 };
 
@@ -164,24 +165,6 @@ static Error store_open_file(const Store *s, const char *object, int *out, uint6
     return OK;
 }
 
-static Error store_pread(int file, const char *object, uint64_t offset, uint64_t bytes,
-                         uint8_t *out, Why *why)
-{
-    while (bytes) {
-        size_t wanted = bytes < (1u << 30) ? (size_t)bytes : 1u << 30;
-        ssize_t n = pread(file, out, wanted, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return places_system_error(errno, object, why);
-        if (n == 0)
-            return error_why(why, ERR_TRUNCATED, "%s ends at byte %llu", object,
-                             (unsigned long long)offset);
-        out += n;
-        offset += (uint64_t)n;
-        bytes -= (uint64_t)n;
-    }
-    return OK;
-}
-
 static Error store_read_local(const Store *s, const char *object, uint64_t offset, uint64_t bytes,
                               uint8_t *out, Why *why)
 {
@@ -193,7 +176,9 @@ static Error store_read_local(const Store *s, const char *object, uint64_t offse
         error = error_why(why, ERR_TRUNCATED, "%s/%s: no bytes %llu to %llu, it has %llu",
                           s->directory, object, (unsigned long long)offset,
                           (unsigned long long)(offset + bytes), (unsigned long long)total);
-    if (error == OK) error = store_pread(file, object, offset, bytes, out, why);
+    if (error == OK && !whole_read(file, offset, out, bytes))
+        error = errno ? places_system_error(errno, object, why)
+                      : error_why(why, ERR_TRUNCATED, "%s became shorter", object);
     (void)close(file);
     return error;
 }

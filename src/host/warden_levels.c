@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "host/places.h"
 #include "host/stop.h"
+#include "host/whole.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1; older headers do not have it, older kernels refuse it */
@@ -60,28 +61,7 @@ Error warden_levels_read_row(WardenLevels *l, uint64_t offset, uint64_t bytes, u
 
 static Error memory_write(int fd, uint64_t at, const uint8_t *data, uint64_t bytes, Why *why)
 {
-    while (bytes) {
-        ssize_t n = pwrite(fd, data, (size_t)bytes, (off_t)at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return places_system_error(errno, "memory file", why);
-        data += n;
-        at += (uint64_t)n;
-        bytes -= (uint64_t)n;
-    }
-    return OK;
-}
-
-static bool memory_read(int fd, uint64_t at, uint8_t *out, uint64_t bytes)
-{
-    while (bytes) {
-        ssize_t n = pread(fd, out, (size_t)bytes, (off_t)at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        out += n;
-        at += (uint64_t)n;
-        bytes -= (uint64_t)n;
-    }
-    return true;
+    return whole_write(fd, at, data, bytes) ? OK : places_system_error(errno, "memory file", why);
 }
 
 static Error memory_section(const KnotIndex *x, int fd, KnotSection s, const uint8_t *data,
@@ -188,8 +168,8 @@ static void release(WardenLevels *l, uint32_t slab, bool bad)
 /* Result  false: it was bad, and is forgotten. */
 static bool read_memory(WardenLevels *l, const Piece *p)
 {
-    bool good = memory_read(l->memory, l->index.knot.payload_offset + p->first, p->buffer,
-                            p->last - p->first) &&
+    bool good = whole_read(l->memory, l->index.knot.payload_offset + p->first, p->buffer,
+                           p->last - p->first) &&
                 knot_index_check(&l->index, p->first, p->last - p->first, p->buffer, NULL) == OK;
     if (good) copy_out(p, p->first);
     release(l, p->slab, !good);

@@ -70,8 +70,8 @@ MUST_CHECK Error warden_levels_read_row(WardenLevels *l, uint64_t offset, uint64
 void warden_levels_forget(WardenLevels *l, uint64_t offset, uint64_t bytes);
 
 /* Fills memory with all that the identity covers and seals it; `beat` is called between slabs.
- * Result  the memory file's descriptor, which stays the
- * warden's. Errors  ERR_CAPACITY (it does not fit), ERR_CANCELLED, those of warden_levels_read. */
+ * Result  the memory file's descriptor, which stays the warden's.
+ * Errors  ERR_CAPACITY (it does not fit), ERR_CANCELLED, those of warden_levels_read. */
 MUST_CHECK Error warden_levels_share(WardenLevels *l, void (*beat)(void *context), void *context,
                                      int *descriptor, Why *why);
 

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/whole.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+bool whole_read(int descriptor, uint64_t offset, void *out, uint64_t bytes)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n =
+            pread(descriptor, (char *)out + done, (size_t)(bytes - done), (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = 0;
+        if (n <= 0) return false;
+        done += (uint64_t)n;
+    }
+    return true;
+}
+
+bool whole_write(int descriptor, uint64_t offset, const void *data, uint64_t bytes)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n = pwrite(descriptor, (const char *)data + done, (size_t)(bytes - done),
+                           (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = ENOSPC;
+        if (n <= 0) return false;
+        done += (uint64_t)n;
+    }
+    return true;
+}
