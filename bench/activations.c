@@ -150,6 +150,19 @@ static void print_scores(Cluster *c, const uint32_t *next, uint32_t rows)
     }
 }
 
+static uint32_t read_ids(uint32_t *ids)
+{
+    static char text[TOKENS_MAX * 8];
+    uint32_t count = 0;
+    text[fread(text, 1, sizeof text - 1, stdin)] = '\0';
+    for (char *at = text, *end; count < TOKENS_MAX; at = end) {
+        unsigned long id = strtoul(at, &end, 10);
+        if (end == at) break;
+        ids[count++] = (uint32_t)id;
+    }
+    return count;
+}
+
 int main(int argc, char **argv)
 {
     static Cluster c;
@@ -159,7 +172,7 @@ int main(int argc, char **argv)
     if (argc != 4) return 2;
     must(rows_element_from_name(argv[3], strlen(argv[3]), &c.element, &why), &why);
     open_cluster(&c, argv[1], argv[2]);
-    while (count < TOKENS_MAX && scanf("%u", &ids[count]) == 1) count++;
+    count = read_ids(ids);
     for (uint32_t at = 0; at + 1 < count; at += ROWS) {
         uint32_t rows = count - 1 - at < ROWS ? count - 1 - at : ROWS;
         embed(&c, ids + at, rows);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The short way of an HTTP client: calls without TLS to numeric addresses, as those between nodes are. A call that finds
- * its connection open costs two system calls, and little code that the weights have driven out of the caches
- * since the last one. Everything else goes through libcurl (http_client.c), which is also what this belongs to.
+/* The short way of an HTTP client: calls without TLS to numeric addresses, as those between nodes are. A call that
+ * finds its connection open costs two system calls, and little code that the weights have driven out of the
+ * caches since the last one. Everything else goes through libcurl (http_client.c), which is also what this belongs to.
  *
  *   line:  CONNECTING --> SENDING --> READING --> IDLE --> the next call to that place
  *              '-------------'-----------'--> closed: no connection, too late, broken off, cancelled
