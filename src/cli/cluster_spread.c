@@ -85,8 +85,7 @@ static double speed_of(const Hosts *hosts, uint32_t machine)
 
 static uint64_t head_bytes(const Plan *plan)
 {
-    const KnotTensor *head = knot_find(plan->request.knot, "output_weight");
-    if (!head) head = knot_find(plan->request.knot, "token_embd_weight");
+    const KnotTensor *head = knot_head(plan->request.knot);
     return head ? head->bytes : 0;
 }
 

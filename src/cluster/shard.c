@@ -50,8 +50,7 @@ static Error resolve(const ShardConfig *c, Shard *s, Why *why)
                          c->workers);
     s->embedding = knot_find(c->knot, "token_embd_weight");
     if (!s->embedding) return error_why(why, ERR_MISSING_TENSOR, "token_embd_weight is missing");
-    s->head = knot_find(c->knot, "output_weight");
-    if (!s->head) s->head = s->embedding;
+    s->head = knot_head(c->knot);
     if (s->embedding->layout != LAYOUT_ROWS)
         return error_why(why, ERR_FORMAT, "token_embd_weight has layout %s; embeddings are rows",
                          layout_name(s->embedding->layout));
@@ -61,10 +60,10 @@ static Error resolve(const ShardConfig *c, Shard *s, Why *why)
                          s->head->name, s->head->rows, s->head->cols, c->hyper->vocabulary,
                          c->hyper->hidden);
     TRY(block_row_bytes(s->embedding->type, s->embedding->cols, &s->embedding_row_bytes, why));
-    bool panels = s->head->layout == LAYOUT_X16;
-    s->head_unit_rows = panels ? PANEL_ROWS : 1;
-    TRY(panels ? layout_panel_bytes(s->head->type, s->head->cols, &s->head_unit_bytes, why)
-               : block_row_bytes(s->head->type, s->head->cols, &s->head_unit_bytes, why));
+    s->head_unit_rows = knot_unit_rows(s->head);
+    TRY(s->head_unit_rows > 1
+            ? layout_panel_bytes(s->head->type, s->head->cols, &s->head_unit_bytes, why)
+            : block_row_bytes(s->head->type, s->head->cols, &s->head_unit_bytes, why));
     s->activation_stride =
         kernels_activation_row_bytes(kernels_activation_form(s->head->type), s->head->cols);
     if (!s->activation_stride)

@@ -422,7 +422,7 @@ static void wish_tile(Station *s, StationWish *wish)
 {
     const KnotTensor *t = station_plan(s)->matrix[s->matrix].weight;
     uint64_t unit = 0;
-    uint32_t unit_rows = t->layout == LAYOUT_X16 ? PANEL_ROWS : 1;
+    uint32_t unit_rows = knot_unit_rows(t);
     /* checked when the station was built */
     Error error = unit_rows == 1 ? block_row_bytes(t->type, t->cols, &unit, NULL)
                                  : layout_panel_bytes(t->type, t->cols, &unit, NULL);

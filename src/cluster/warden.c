@@ -94,7 +94,7 @@ static void rows_of(const WardenIdentity *id, const KnotTensor *t, uint32_t *fir
     if (id->is_shard) {
         bool mine =
             strcmp(t->name, "token_embd_weight") == 0 || strcmp(t->name, "output_weight") == 0;
-        uint32_t unit = t->layout == LAYOUT_X16 ? PANEL_ROWS : 1;
+        uint32_t unit = knot_unit_rows(t);
         uint64_t end = ((uint64_t)id->last + unit - 1) / unit * unit;
         *first = id->first / unit * unit;
         *last = end < t->rows ? (uint32_t)end : t->rows;

@@ -23,17 +23,11 @@ static void add_range(Slice *s, const KnotTensor *t, uint64_t offset, uint64_t b
     s->targets[s->target_count++] = (SliceTarget){t, false, offset, bytes};
 }
 
-static const KnotTensor *head_of(const Knot *k)
-{
-    const KnotTensor *head = knot_find(k, "output_weight");
-    return head ? head : knot_find(k, "token_embd_weight");
-}
-
 static void list_station(Slice *s, const ClusterNode *part)
 {
     const Knot *k = &s->index.knot;
     WardenIdentity id = {k->id, false, part->range.first, part->range.last};
-    const KnotTensor *embedding = knot_find(k, "token_embd_weight"), *head = head_of(k);
+    const KnotTensor *embedding = knot_find(k, "token_embd_weight"), *head = knot_head(k);
     for (uint32_t i = 0; i < k->tensor_count; i++) {
         const KnotTensor *t = &k->tensors[i];
         bool wanted = warden_covers(&id, k, t, 0, t->rows, NULL) == OK;
@@ -46,16 +40,15 @@ static void list_station(Slice *s, const ClusterNode *part)
 /* Rows of ids, whole panels. */
 static void add_rows(Slice *s, const KnotTensor *t, uint32_t first, uint32_t last)
 {
-    uint64_t unit = t->layout == LAYOUT_X16 ? PANEL_ROWS : 1;
-    uint64_t unit_bytes = t->bytes / ((t->rows + unit - 1) / unit);
-    uint64_t from = first / unit, to = (last + unit - 1) / unit;
-    add_range(s, t, t->offset + from * unit_bytes, (to - from) * unit_bytes);
+    uint32_t unit = knot_unit_rows(t), after = last + unit - 1; /* in the first panel beyond */
+    uint64_t from = knot_row_offset(t, first);
+    add_range(s, t, from, knot_row_offset(t, after < t->rows ? after : t->rows) - from);
 }
 
 static void list_shard(Slice *s, const ClusterNode *part)
 {
     const KnotTensor *embedding = knot_find(&s->index.knot, "token_embd_weight"),
-                     *head = head_of(&s->index.knot);
+                     *head = knot_head(&s->index.knot);
     add_rows(s, head, part->id_first, part->id_last);
     if (!s->rows_from_warden && embedding != head)
         add_rows(s, embedding, part->id_first, part->id_last);
@@ -289,8 +282,7 @@ static Error flush_batch(Fetch *f, Why *why)
 static Error fetch_tiles(Fetch *f, const KnotTensor *t, uint64_t *hash, Why *why)
 {
     HashStream64 stream;
-    uint64_t unit = t->layout == LAYOUT_X16 ? PANEL_ROWS : 1;
-    uint64_t unit_bytes = t->bytes / ((t->rows + unit - 1) / unit);
+    uint64_t unit = knot_unit_rows(t), unit_bytes = t->bytes / ((t->rows + unit - 1) / unit);
     uint64_t step = SLICE_STEP_BYTES / unit_bytes ? SLICE_STEP_BYTES / unit_bytes * unit : unit;
     hash_stream64_start(&stream);
     for (uint64_t row = 0; row < t->rows; row += step) {
@@ -301,7 +293,7 @@ static Error fetch_tiles(Fetch *f, const KnotTensor *t, uint64_t *hash, Why *why
         TRY(warden_client_tensors(f->s->warden, &f->s->index.knot, &asked, 1, false, &got, &data,
                                   why));
         hash_stream64_update(&stream, data + got.at, (size_t)got.bytes);
-        TRY(put(f, t->offset + row / unit * unit_bytes, data + got.at, got.bytes, why));
+        TRY(put(f, knot_row_offset(t, (uint32_t)row), data + got.at, got.bytes, why));
         tell(f, got.bytes);
     }
     *hash = hash_stream64_end(&stream);

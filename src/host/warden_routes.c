@@ -95,15 +95,6 @@ static void put_hash(const WardenRole *w, AwfrPiece *p, const uint8_t *bytes)
     else p->hash = hash_xxh64(bytes, (size_t)p->bytes);
 }
 
-/* Where the rows begin in the payload of the knot: panels have 16. */
-static uint64_t offset_of(const AwfrPiece *p)
-{
-    const KnotTensor *t = p->tensor;
-    uint64_t unit = t->layout == LAYOUT_X16 ? PANEL_ROWS : 1;
-    uint64_t units = (t->rows + unit - 1) / unit;
-    return t->offset + p->row_first / unit * (t->bytes / units);
-}
-
 static Error read_pieces(WardenRole *w, Answer *a, uint8_t *payload, Why *why)
 {
     uint64_t end = 0;
@@ -112,8 +103,8 @@ static Error read_pieces(WardenRole *w, Answer *a, uint8_t *payload, Why *why)
         memset(payload + end, 0, (size_t)(p->at - end));
         if (is_row(w, p)) memcpy(payload + p->at, a->rows[n++].bytes, (size_t)p->bytes);
         else
-            TRY(warden_levels_read(w->levels, offset_of(p), p->bytes, payload + p->at, &a->later,
-                                   why));
+            TRY(warden_levels_read(w->levels, knot_row_offset(p->tensor, p->row_first), p->bytes,
+                                   payload + p->at, &a->later, why));
         put_hash(w, p, payload + p->at);
         end = p->at + p->bytes;
     }

@@ -205,6 +205,21 @@ const KnotTensor *knot_find(const Knot *knot, const char *name)
     return at == NAMES_NONE ? NULL : &knot->tensors[at];
 }
 
+const KnotTensor *knot_head(const Knot *knot)
+{
+    const KnotTensor *head = knot_find(knot, "output_weight");
+    return head ? head : knot_find(knot, "token_embd_weight");
+}
+
+uint32_t knot_unit_rows(const KnotTensor *t) { return t->layout == LAYOUT_X16 ? PANEL_ROWS : 1; }
+
+uint64_t knot_row_offset(const KnotTensor *t, uint32_t row)
+{
+    uint64_t unit = knot_unit_rows(t), units = (t->rows + unit - 1) / unit;
+    if (row == t->rows) return t->offset + t->bytes;
+    return t->offset + row / unit * (t->bytes / units);
+}
+
 static Error knot_index_names(Knot *knot, Arena *arena, Why *why)
 {
     TRY(names_make(&knot->names, knot->tensor_count, arena, why));

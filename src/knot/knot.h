@@ -117,5 +117,12 @@ size_t knot_scratch_bytes(size_t header_bytes);
 
 /* NULL when there is none. */
 const KnotTensor *knot_find(const Knot *knot, const char *name);
+/* output_weight, or the embedding where a file has no head of its own; NULL when it has neither. */
+const KnotTensor *knot_head(const Knot *knot);
+
+/* Rows that are stored together: those of a panel, or one. */
+uint32_t knot_unit_rows(const KnotTensor *t);
+/* Where a row begins, or the panel that has it, from the payload's start. `row` == rows: the end. */
+uint64_t knot_row_offset(const KnotTensor *t, uint32_t row);
 
 #endif

@@ -363,6 +363,21 @@ static void vocab_checks_every_number(void **state)
     free(k.bytes);
 }
 
+static void rows_have_their_places(void **state)
+{
+    (void)state;
+    const KnotTensor rows = {.layout = LAYOUT_ROWS, .rows = 33, .offset = 100, .bytes = 33 * 10};
+    const KnotTensor panels = {.layout = LAYOUT_X16, .rows = 33, .offset = 100, .bytes = 3 * 160};
+    assert_int_equal(knot_unit_rows(&rows), 1);
+    assert_int_equal(knot_unit_rows(&panels), 16);
+    assert_int_equal(knot_row_offset(&rows, 0), 100);
+    assert_int_equal(knot_row_offset(&rows, 32), 420);
+    assert_int_equal(knot_row_offset(&rows, 33), 430);
+    assert_int_equal(knot_row_offset(&panels, 15), 100);
+    assert_int_equal(knot_row_offset(&panels, 32), 420);
+    assert_int_equal(knot_row_offset(&panels, 33), 580);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reads_both_versions),
@@ -376,6 +391,7 @@ int main(void)
                                        cmocka_unit_test(checks_what_version_2_adds),
                                        cmocka_unit_test(refuses_stale_files_by_name),
                                        cmocka_unit_test(repair_gives_the_canonical_file),
-                                       cmocka_unit_test(vocab_checks_every_number)};
+                                       cmocka_unit_test(vocab_checks_every_number),
+                                       cmocka_unit_test(rows_have_their_places)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
