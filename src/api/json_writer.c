@@ -97,3 +97,29 @@ void json_writer_thousandths(JsonWriter *w, uint64_t value)
 }
 
 void json_writer_bool(JsonWriter *w, bool value) { json_writer_raw(w, value ? "true" : "false"); }
+
+void json_writer_member(JsonWriter *w, const char *name)
+{
+    bool first = w->used == 0 || w->bytes[w->used - 1] == '{';
+    json_writer_raw(w, first ? "\"" : ",\"");
+    json_writer_raw(w, name);
+    json_writer_raw(w, "\":");
+}
+
+void json_writer_member_u64(JsonWriter *w, const char *name, uint64_t value)
+{
+    json_writer_member(w, name);
+    json_writer_u64(w, value);
+}
+
+void json_writer_member_text(JsonWriter *w, const char *name, const char *text)
+{
+    json_writer_member(w, name);
+    json_writer_text(w, text);
+}
+
+void json_writer_member_bool(JsonWriter *w, const char *name, bool value)
+{
+    json_writer_member(w, name);
+    json_writer_bool(w, value);
+}

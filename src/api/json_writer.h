@@ -30,4 +30,11 @@ void json_writer_u64(JsonWriter *w, uint64_t value);
 void json_writer_thousandths(JsonWriter *w, uint64_t value);
 void json_writer_bool(JsonWriter *w, bool value);
 
+/* The name of an object's next member, in plain characters, with a comma unless it is the first of its object or
+ * of the text; then its value. */
+void json_writer_member(JsonWriter *w, const char *name);
+void json_writer_member_u64(JsonWriter *w, const char *name, uint64_t value);
+void json_writer_member_text(JsonWriter *w, const char *name, const char *text);
+void json_writer_member_bool(JsonWriter *w, const char *name, bool value);
+
 #endif

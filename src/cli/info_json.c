@@ -8,33 +8,14 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "cli/json_text.h"
 #include "host/gguf_file.h"
-#include "text/utf8.h"
 
 /* Bytes that are no UTF-8 become U+FFFD, one per invalid byte. */
-static void info_json_string(const char *text, size_t bytes)
-{
-    putchar('"');
-    for (size_t i = 0; i < bytes;) {
-        unsigned char c = (unsigned char)text[i];
-        int length = utf8_look((const uint8_t *)text + i, bytes - i);
-        if (length <= 0) {
-            fputs("\\ufffd", stdout);
-            i++;
-            continue;
-        }
-        if (c < 0x20 || c == 0x7f) printf("\\u%04x", c);
-        else if (c == '"' || c == '\\') printf("\\%c", c);
-        else fwrite(text + i, 1, (size_t)length, stdout);
-        i += (size_t)length;
-    }
-    putchar('"');
-}
-
 static void info_json_text(const char *name, const char *value)
 {
     printf(",\"%s\":", name);
-    info_json_string(value, strlen(value));
+    json_text_print(value);
 }
 
 static void info_json_u32(const char *name, uint32_t value)
@@ -50,7 +31,7 @@ static void info_json_float(const char *name, float value)
 static void info_json_model(const KnotModel *m)
 {
     printf("\"model\":{\"architecture\":");
-    info_json_string(m->architecture, strlen(m->architecture));
+    json_text_print(m->architecture);
     info_json_text("name", m->name);
     info_json_u32("layers", m->layers);
     info_json_u32("hidden", m->hidden);
@@ -76,7 +57,7 @@ static void info_json_tensor(const char *name, BlockType type, const char *layou
                              uint32_t cols, uint64_t offset, uint64_t bytes)
 {
     printf("{\"name\":");
-    info_json_string(name, strlen(name));
+    json_text_print(name);
     printf(",\"type\":\"%s\",\"layout\":\"%s\",\"shape\":[%" PRIu32 ",%" PRIu32
            "],\"offset\":%" PRIu64 ",\"length\":%" PRIu64 "}",
            block_traits(type)->name, layout, rows, cols, offset, bytes);
@@ -137,7 +118,7 @@ void info_json_number(const GgufKey *key)
 static void info_json_key(const Gguf *g, const GgufKey *key)
 {
     enum { TEXT_BYTES = 65536 };
-    info_json_string(key->name, strlen(key->name));
+    json_text_print(key->name);
     putchar(':');
     if (key->type == GGUF_ARRAY) {
         printf("{\"array\":\"%s\",\"count\":%" PRIu64 "}", gguf_value_type_name(key->element),
@@ -149,7 +130,7 @@ static void info_json_key(const Gguf *g, const GgufKey *key)
         return;
     }
     char *text = malloc(TEXT_BYTES);
-    info_json_string(text ? text : "", text ? gguf_file_text(g, key, text, TEXT_BYTES) : 0);
+    json_text_print_bytes(text ? text : "", text ? gguf_file_text(g, key, text, TEXT_BYTES) : 0);
     free(text);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/complain.h"
+#include "cli/json_text.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
@@ -145,29 +146,19 @@ static void list_print_text(const ListModel *models, size_t count)
     }
 }
 
-static void list_print_json_string(const char *text)
-{
-    putchar('"');
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-        if (*p == '"' || *p == '\\') printf("\\%c", *p);
-        else if (*p < 0x20) printf("\\u%04x", *p);
-        else putchar(*p);
-    putchar('"');
-}
-
 static void list_print_json(const ListModel *models, size_t count)
 {
     printf("{\"models\":[");
     for (size_t i = 0; i < count; i++) {
         printf("%s{\"name\":", i ? "," : "");
-        list_print_json_string(models[i].name);
+        json_text_print(models[i].name);
         printf(",\"path\":");
-        list_print_json_string(models[i].path);
+        json_text_print(models[i].path);
         printf(",\"bytes\":%" PRIu64 ",\"types\":", models[i].bytes);
-        list_print_json_string(models[i].mix);
+        json_text_print(models[i].mix);
         if (models[i].fault[0]) {
             printf(",\"fault\":");
-            list_print_json_string(models[i].fault);
+            json_text_print(models[i].fault);
         }
         printf("}");
     }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/json_text.h"
+
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 static double kib(uint64_t bytes) { return (double)bytes / (1 << 10); }
 
@@ -164,18 +166,7 @@ void plan_print_cost(const ClusterPlan *p)
     for (uint32_t i = 0; i < (p->hosts.count ? p->hosts.count : 1); i++) print_machine(p, i);
 }
 
-/* ---- JSON: names and texts here are plain, or checked when they were read */
-
-static void json_text(const char *text)
-{
-    putchar('"');
-    for (const char *c = text; *c; c++) {
-        if (*c == '"' || *c == '\\') putchar('\\');
-        if ((unsigned char)*c < 0x20) printf("\\u%04x", (unsigned char)*c);
-        else putchar(*c);
-    }
-    putchar('"');
-}
+/* ---- JSON */
 
 static void json_role(const ClusterPlan *p, const char *id, const PlanRole *r)
 {
@@ -230,7 +221,7 @@ static void json_machines(const ClusterPlan *p)
     for (uint32_t i = 0; i < (p->hosts.count ? p->hosts.count : 1); i++) {
         const CostMachine *m = &p->machine[i];
         printf("%s{\"address\":", i ? "," : "");
-        json_text(p->hosts.count ? p->hosts.entry[i].host : "");
+        json_text_print(p->hosts.count ? p->hosts.entry[i].host : "");
         printf(
             ",\"bandwidth_gbs\":%.3f,\"bandwidth_measured\":%s,\"stream_gbs\":%.3f,\"hop_us\":%.1f,"
             "\"hop_measured\":%s,\"network_gbs\":%.3f,\"memory_bytes\":%" PRIu64 ",\"roles\":[",
@@ -271,7 +262,7 @@ void plan_print_json(const ClusterPlan *p, const char *path)
         p->plan.context, p->plan.chunk, r->memory_bytes, p->request.warden_memory_bytes,
         r->cache == CACHE_Q8_0 ? "q8_0" : "f16", r->sessions, rows_element_name(p->request.element),
         r->frames ? r->frames : r->stations, p->request.replicas);
-    if (path) json_text(path);
+    if (path) json_text_print(path);
     else printf("null");
     putchar(',');
     json_roles(p);

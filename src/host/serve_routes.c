@@ -147,16 +147,10 @@ static void reply_ready(Serve *s, HttpExchange *x)
     json_writer_raw(&w, s->draining ? "{\"status\":\"shutting down\""
                         : ready     ? "{\"status\":\"ready\""
                                     : "{\"status\":\"not ready\"");
-    if (!complete) {
-        json_writer_raw(&w, ",\"missing\":");
-        json_writer_text(&w, why.text);
-    }
-    json_writer_raw(&w, ",\"slots\":");
-    json_writer_u64(&w, s->options.slots);
-    json_writer_raw(&w, ",\"active\":");
-    json_writer_u64(&w, s->figures.active);
-    json_writer_raw(&w, ",\"queued\":");
-    json_writer_u64(&w, s->figures.waiting);
+    if (!complete) json_writer_member_text(&w, "missing", why.text);
+    json_writer_member_u64(&w, "slots", s->options.slots);
+    json_writer_member_u64(&w, "active", s->figures.active);
+    json_writer_member_u64(&w, "queued", s->figures.waiting);
     json_writer_raw(&w, "}");
     http_reply(x, &(HttpReply){ready ? 200 : 503, "application/json", NULL, ready ? 0 : 1}, body,
                w.used);
@@ -166,24 +160,16 @@ static void reply_ready(Serve *s, HttpExchange *x)
 static void write_queue(Serve *s, JsonWriter *w)
 {
     const ServeFigures *f = &s->figures;
-    json_writer_raw(w, "{\"queue\":{\"slots\":");
-    json_writer_u64(w, s->options.slots);
-    json_writer_raw(w, ",\"active\":");
-    json_writer_u64(w, f->active);
-    json_writer_raw(w, ",\"waiting\":");
-    json_writer_u64(w, f->waiting);
-    json_writer_raw(w, ",\"limit\":");
-    json_writer_u64(w, s->options.queue_max);
-    json_writer_raw(w, ",\"answers\":");
-    json_writer_u64(w, f->answers);
-    json_writer_raw(w, ",\"generated_tokens\":");
-    json_writer_u64(w, f->generated_tokens);
-    json_writer_raw(w, ",\"failed\":");
-    json_writer_u64(w, f->failed);
-    json_writer_raw(w, ",\"refused\":");
-    json_writer_u64(w, f->refused);
-    json_writer_raw(w, ",\"disconnects\":");
-    json_writer_u64(w, f->gone);
+    json_writer_raw(w, "{\"queue\":{");
+    json_writer_member_u64(w, "slots", s->options.slots);
+    json_writer_member_u64(w, "active", f->active);
+    json_writer_member_u64(w, "waiting", f->waiting);
+    json_writer_member_u64(w, "limit", s->options.queue_max);
+    json_writer_member_u64(w, "answers", f->answers);
+    json_writer_member_u64(w, "generated_tokens", f->generated_tokens);
+    json_writer_member_u64(w, "failed", f->failed);
+    json_writer_member_u64(w, "refused", f->refused);
+    json_writer_member_u64(w, "disconnects", f->gone);
     json_writer_raw(w, "},");
 }
 

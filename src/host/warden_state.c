@@ -102,15 +102,9 @@ typedef struct Figure {
 
 static void write_level(JsonWriter *j, const char *name, const Figure *figures, size_t count)
 {
-    json_writer_raw(j, ",\"");
-    json_writer_raw(j, name);
-    json_writer_raw(j, "\":{");
-    for (size_t i = 0; i < count; i++) {
-        json_writer_raw(j, i ? ",\"" : "\"");
-        json_writer_raw(j, figures[i].name);
-        json_writer_raw(j, "\":");
-        json_writer_u64(j, figures[i].value);
-    }
+    json_writer_member(j, name);
+    json_writer_raw(j, "{");
+    for (size_t i = 0; i < count; i++) json_writer_member_u64(j, figures[i].name, figures[i].value);
     json_writer_raw(j, "}");
 }
 #define WRITE_LEVEL(j, name, figures) \
@@ -162,12 +156,10 @@ static void write_identity(const WardenRole *w, JsonWriter *j)
 {
     char knot_id[17];
     (void)snprintf(knot_id, sizeof knot_id, "%016" PRIx64, w->identity.knot_id);
-    json_writer_raw(j, ",\"version\":");
-    json_writer_text(j, w->node->options->version ? w->node->options->version : "");
-    json_writer_raw(j, ",\"frame_version\":");
-    json_writer_u64(j, FRAME_VERSION);
-    json_writer_raw(j, ",\"knot_id\":");
-    json_writer_text(j, knot_id);
+    const char *version = w->node->options->version;
+    json_writer_member_text(j, "version", version ? version : "");
+    json_writer_member_u64(j, "frame_version", FRAME_VERSION);
+    json_writer_member_text(j, "knot_id", knot_id);
 }
 
 void warden_state_write(WardenRole *w, char *text, size_t room)
@@ -182,15 +174,14 @@ void warden_state_write(WardenRole *w, char *text, size_t room)
                              {"cache_bytes", w->slab_budget_bytes + w->row_budget_bytes},
                              {"resident_bytes", memory_resident()},
                              {"peak_bytes", memory_peak()}};
-    json_writer_raw(&j, "{\"ready\":true,\"state\":\"ready\",\"id\":");
-    json_writer_text(&j, w->node->self->id);
-    json_writer_raw(&j, ",\"role\":");
-    json_writer_text(&j, cluster_file_role_name(w->node->self->role));
+    json_writer_raw(&j, "{");
+    json_writer_member_bool(&j, "ready", true);
+    json_writer_member_text(&j, "state", "ready");
+    json_writer_member_text(&j, "id", w->node->self->id);
+    json_writer_member_text(&j, "role", cluster_file_role_name(w->node->self->role));
     write_identity(w, &j);
-    json_writer_raw(&j, ",\"identity\":");
-    json_writer_text(&j, w->identity_text);
-    json_writer_raw(&j, ",\"knot_key\":");
-    json_writer_text(&j, w->node->cluster->knot_key);
+    json_writer_member_text(&j, "identity", w->identity_text);
+    json_writer_member_text(&j, "knot_key", w->node->cluster->knot_key);
     WRITE_LEVEL(&j, "memory", memory);
     write_levels(&j, &levels);
     if (w->vocab) write_rows(&j, &rows);

@@ -55,6 +55,22 @@ static void numbers(void **state)
     assert_string_equal(bytes, "0 18446744073709551615 1.004 0.050");
 }
 
+static void members(void **state)
+{
+    (void)state;
+    JsonWriter w = json_writer_make(bytes, sizeof bytes - 1);
+    json_writer_member_u64(&w, "first", 1);
+    json_writer_member(&w, "inner");
+    json_writer_raw(&w, "{");
+    json_writer_member_text(&w, "text", "a\"b");
+    json_writer_member_bool(&w, "yes", true);
+    json_writer_raw(&w, "}");
+    json_writer_member_u64(&w, "last", 2);
+    bytes[w.used] = '\0';
+    assert_string_equal(bytes,
+                        "\"first\":1,\"inner\":{\"text\":\"a\\\"b\",\"yes\":true},\"last\":2");
+}
+
 static void never_beyond_the_end(void **state)
 {
     (void)state;
@@ -100,6 +116,7 @@ int main(void)
         cmocka_unit_test(escapes),
         cmocka_unit_test(replaces_what_is_no_text),
         cmocka_unit_test(numbers),
+        cmocka_unit_test(members),
         cmocka_unit_test(never_beyond_the_end),
         cmocka_unit_test(growth_bound_holds),
         cmocka_unit_test(figures),

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A JSON string on standard output: quotes, escapes, and U+FFFD for what is no UTF-8. */
+#ifndef COBORD_CLI_JSON_TEXT_H
+#define COBORD_CLI_JSON_TEXT_H
+
+#include <stddef.h>
+
+void json_text_print(const char *text);
+void json_text_print_bytes(const char *text, size_t bytes);
+
+#endif
