@@ -31,7 +31,8 @@ or the command fails; a goal is where the work goes.
     bench/encode --write                                  # cobord encode beside copying the file
     bench/seven --fill --write                            # a model in the shape of 7B, in 64 MiB
     bench/plots --write                                   # tokens/s against batch, depth, threads, memory
-    bench/cluster --write                                 # processes beside one process and llama.cpp over RPC
+    bench/cluster --no-llama --first --write              # a cluster's processes beside one process
+    bench/cluster --write                                 # the same, and llama.cpp over its RPC
     bench/resident --first --write                        # enough workers of 128 MiB, each in a memory control group
     bench/hop --first --write                             # what a call between nodes costs beyond computing
     bench/pipeline --first --write                        # pipelined prefill over a slow network
@@ -49,8 +50,8 @@ medians, to llama.cpp.
 - *raw read*: all weights of the model read once by the same threads, with nothing computed. On virtual machines it
   moves by a factor of two between minutes, so only figures of one table can be compared.
 - *others*: the share of the processors that other programs used meanwhile. Above 5 % the table is a sketch.
-- *--first*: everything that is compared runs before other programs (real-time priority, at most 95 % of the time). Where
-  a compiler has the processor, a message between nodes would wait for its time slice, and that would be what is
+- *--first*: everything that is compared runs before other programs (real-time priority, at most 95 % of the time).
+  Where a compiler has the processor, a message between nodes would wait for its time slice, and that would be what is
   measured. Caches are shared all the same. llama.cpp's threads wait spinning and cannot run so.
 - Cobord's logits are bit-identical in every line of these tables; llama.cpp makes no such promise.
 """
