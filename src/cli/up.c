@@ -192,7 +192,6 @@ static int run(Up *up, const Options *o, const TlsOptions *tls, Why *why)
     if (error != OK) return complain_of(error, why, o, up);
     UpRun request = {.cluster = name ? up->cluster : cluster,
                      .directory = up->directory,
-                     .temporary = up->made,
                      .threads = options_given(o, OPTION_THREADS)
                                     ? (uint32_t)options_count(o, OPTION_THREADS)
                                     : 0,

@@ -25,7 +25,7 @@ typedef struct UpState {
     const UpRun *request;
     ClusterFile cluster;
     void *cluster_memory;
-    char threads[16], ca[NODE_PATH_BYTES];
+    char threads[16];
     UpNode *nodes;
     SuperviseNode *supervised;
     CgroupMake cgroups;
@@ -112,15 +112,11 @@ static void open_cgroups(UpState *s)
 static Error prepare(UpState *s, Why *why)
 {
     const UpRun *r = s->request;
-    char path[LOG_BYTES];
     TRY(node_read_cluster(r->cluster, &s->cluster, &s->cluster_memory, why));
     s->nodes = calloc(s->cluster.node_count, sizeof *s->nodes);
     s->supervised = calloc(s->cluster.node_count, sizeof *s->supervised);
     if (!s->nodes || !s->supervised) return error_why(why, ERR_MEMORY, "the list of nodes");
     (void)snprintf(s->threads, sizeof s->threads, "%u", r->threads);
-    if (s->cluster.tls_ca[0]) TRY(node_path(r->cluster, s->cluster.tls_ca, s->ca, why));
-    (void)snprintf(path, sizeof path, "%s/journal.db", r->directory);
-    (void)setenv("COBORD_JOURNAL", path, 0); /* a coordinator finds it again after its death */
     open_cgroups(s);
     for (uint32_t i = 0; i < s->cluster.node_count; i++) TRY(describe_node(s, i, why));
     return OK;

@@ -10,8 +10,7 @@
 
 typedef struct UpRun {
     const char *cluster;   /* path of the file */
-    const char *directory; /* for logs and the journal */
-    bool temporary;        /* it goes at the end */
+    const char *directory; /* for logs */
     uint32_t threads;      /* of each station; 0: the node's choice */
     const char *isa;       /* NULL: the node's choice */
     bool cgroups;

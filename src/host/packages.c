@@ -53,7 +53,6 @@ typedef struct Packages {
     int file;
     uint64_t at;   /* bytes appended */
     uint32_t next; /* part to unpack next */
-    uint64_t driven_ms;
     PackageSlot slots[PACKAGES_SLOTS];
     uint8_t *buffer;
 } Packages;
