@@ -15,7 +15,7 @@ from _wardens import MODEL as KNOT_MODEL
 STOPS = (signal.SIGKILL, signal.SIGSTOP)
 STATIONS = SHARDS = 3
 LONG_DELAY = 0.25  # then it takes some ten
-FILL_DELAY = 0.15  # of a request to the store: a slice takes a second
+FILL_DELAY = 0.35  # of a request to the store: a slice takes two seconds
 PROMPT_ROWS = 250
 
 
@@ -125,12 +125,12 @@ class Matrix(unittest.TestCase):
             s = self.c.begin(body)
             wait_until(lambda: b"loading" in self.c.call_node("station-1", "GET", "/ready")[1])
             while not self.c.is_ready("station-1"):
-                status, _ = self.c.call_node("station-1", "GET", "/health", 1)
-                self.assertEqual(status, 200)
+                status, _ = self.c.call_node("station-1", "GET", "/health", 3)  # what `up` waits
+                self.assertEqual(status, 200, self.c.errors()[-1500:])
                 self.assertLess(time.monotonic() - began, 60)
             self.assertGreater(time.monotonic() - began, 5, "the load was too quick for this test")
             self.assertEqual(s.text(), expected)
-            self.assertEqual(self.c.nodes(), processes)
+            self.assertEqual(self.c.nodes(), processes, self.c.errors()[-1500:])
         finally:
             self.store.delay = 0.0
 
