@@ -14,7 +14,7 @@ from _wardens import MODEL as KNOT_MODEL
 
 STOPS = (signal.SIGKILL, signal.SIGSTOP)
 STATIONS = SHARDS = 3
-LONG_DELAY = 0.25  # then it takes some ten
+LONG_DELAY = 0.7  # then it takes some ten
 FILL_DELAY = 0.35  # of a request to the store: a slice takes two seconds
 PROMPT_ROWS = 250
 
