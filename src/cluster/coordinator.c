@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/min.h"
+
 /* Rows of prompts beside answers in progress: enough to share the pass over the weights, few
  * enough to keep those fast. And rows that are worth a pass of their own when a prompt is cut up. */
 enum { PREFILL_ROWS_BESIDE_DECODE = 64, CUT_ROWS_MIN = 32 };
@@ -37,8 +39,6 @@ struct Coordinator {
     uint32_t oldest, under_way;
     CoordinatorEvent *events;
 };
-
-static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 static uint32_t seen_max(const CoordinatorConfig *c)
 {

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-enum { LOGITS_TABLE_AT = 96, LOGITS_ROW_BYTES = 32, LOGITS_RESULT_BYTES = 48 };
+#include "base/min.h"
 
-static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+enum { LOGITS_TABLE_AT = 96, LOGITS_ROW_BYTES = 32, LOGITS_RESULT_BYTES = 48 };
 
 static uint64_t pairs_bytes_max(const Pipeline *p)
 {

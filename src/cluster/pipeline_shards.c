@@ -78,7 +78,6 @@ static bool is_hopeless(const Pipeline *p, const Frame *f, uint32_t shard)
 static void take_zero(Pipeline *p, Frame *f, uint32_t shard)
 {
     f->asks[shard].open = false;
-    f->asks[shard].zero = true;
     p->degraded++;
     p->again = true;
     if (f->stage == STAGE_EMBED) pipeline_embed_zero(p, f, shard);

@@ -18,6 +18,7 @@
 
 #include "cluster/pipeline.h"
 #include "wire/forward.h"
+#include "wire/node_error.h"
 #include "wire/shard_frames.h"
 
 enum {
@@ -29,7 +30,7 @@ enum {
     BAD_MAX = 3,
     REPLAYS_MAX = 20,
     FIRST_K_MAX = 256,
-    FRAME_ERROR_ROOM = 2048 /* an answer's room at least: an error fits it */
+    FRAME_ERROR_ROOM = NODE_ERROR_BYTES_MAX /* an answer's room at least */
 };
 #define NONE UINT32_MAX
 #define MS ((uint64_t)1000000)
@@ -106,7 +107,6 @@ typedef enum Stage {
 /* One shard's part of a stage. */
 typedef struct Ask {
     bool open; /* an answer is wanted */
-    bool zero; /* there is none: zero rows */
     bool answered;
     bool own_failed;
     uint32_t tried; /* bit i: node i of the range, since the last round */
@@ -165,7 +165,8 @@ struct Pipeline {
     RowsElement element;
     uint32_t chunk, frame_count, stations;
     uint32_t shards; /* ranges of ids: of shards, then of stations that have all ids */
-    uint32_t embed_end, head_end; /* the one that its stage asks instead of all others; NONE: there is none */
+    uint32_t embed_end,
+        head_end; /* the one that its stage asks instead of all others; NONE: there is none */
     uint64_t patience_ns;
     uint32_t
         twins; /* calls that one part of a stage may have at once: 2 when some shard has a replica */

@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/plan.h"
 
+#include "base/max.h"
+#include "base/min.h"
 #include "cluster/cache.h"
 #include "cluster/pipeline.h"
 #include "cluster/plan_role.h"
+#include "cluster/window.h"
 #include "knot/emit.h"
-
-/* The mapping moves in pages of 2 MiB: a tile can touch one such page more at either end. */
-static const uint64_t LARGE_PAGE_BYTES = (uint64_t)2 << 20;
-static const uint64_t WINDOW_BYTES_MIN = (uint64_t)10 << 20;
-/* For embedding rows beside a resident head. */
-static const uint64_t ROWS_WINDOW_BYTES = (uint64_t)8 << 20;
-static const uint64_t WINDOW_BYTES_MAX = (uint64_t)64 << 20;
-
-static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
-static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 Error plan_station_range(uint32_t layers, uint32_t count, uint32_t index, PhaseRange *out, Why *why)
 {
@@ -326,13 +318,16 @@ static Error refuse(const Plan *plan, Why *why)
 #undef M
 }
 
-/* Instead of the window: whole large pages touch one more at either end. */
+/* What a role has in place of a window when nothing is streamed. */
+static uint64_t resident_window_bytes(const PlanRole *role)
+{
+    return WINDOW_EDGES_BYTES + (plan_role_has_embedding(role) ? WINDOW_ROWS_BYTES : 0);
+}
+
 uint64_t plan_role_fixed_bytes(const PlanRole *role)
 {
-    uint64_t window =
-        2 * LARGE_PAGE_BYTES + (plan_role_has_embedding(role) ? ROWS_WINDOW_BYTES : 0);
     return role->process_bytes + role->floor_bytes + role->scratch_bytes + role->frame_bytes +
-           role->logits_bytes + window;
+           role->logits_bytes + resident_window_bytes(role);
 }
 
 static uint64_t resident_bytes(const PlanRole *role)
@@ -431,18 +426,10 @@ static Error choose_context(Plan *plan, uint32_t limit, Why *why)
     return OK;
 }
 
-static void set_window(Plan *plan, uint64_t bytes)
-{
-    plan->window_bytes = bytes;
-    plan->tile_bytes_max = bytes / 2 - 2 * LARGE_PAGE_BYTES;
-}
-
-/* A quarter of the budget: one half for what was used and is still to be dropped, one for the next
- * tile, which can share a page of 2 MiB with a neighbour at either end. */
 static void choose_window(Plan *plan)
 {
-    uint64_t quarter = plan->request.memory_bytes / 4 / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
-    set_window(plan, max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, quarter)));
+    plan->window_bytes = window_bytes(plan->request.memory_bytes);
+    plan->tile_bytes_max = window_tile_bytes(plan->window_bytes);
 }
 
 static void choose_logit_rows(Plan *plan)
@@ -459,12 +446,12 @@ static void choose_logit_rows(Plan *plan)
 /* What is left in a node holds weights: all of them, or their beginning. */
 static void pin_role(const PlanRequest *r, PlanRole *role)
 {
-    uint64_t edges = 2 * LARGE_PAGE_BYTES, streaming = role->total_bytes + edges;
+    uint64_t streaming = role->total_bytes + WINDOW_EDGES_BYTES;
     if (resident_bytes(role) <= r->memory_bytes) {
-        role->window_bytes = edges + (plan_role_has_embedding(role) ? ROWS_WINDOW_BYTES : 0);
+        role->window_bytes = resident_window_bytes(role);
         role->pinned_bytes = role->weight_bytes;
     } else if (streaming < r->memory_bytes) {
-        role->window_bytes += edges;
+        role->window_bytes += WINDOW_EDGES_BYTES;
         role->pinned_bytes = min_u64(r->memory_bytes - streaming, role->weight_bytes);
     }
     total_role(role);
@@ -481,7 +468,8 @@ static void pin_solo(Plan *plan)
         plan->sum.window_bytes = plan->window_bytes = 0;
         plan->sum.pinned_bytes = r->knot->payload_bytes;
     } else {
-        plan->sum.pinned_bytes = free_bytes > LARGE_PAGE_BYTES ? free_bytes - LARGE_PAGE_BYTES : 0;
+        plan->sum.pinned_bytes =
+            free_bytes > WINDOW_PAGE_BYTES ? free_bytes - WINDOW_PAGE_BYTES : 0;
     }
     plan->pinned_bytes = plan->sum.pinned_bytes;
     total_role(&plan->sum);
@@ -529,8 +517,7 @@ Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
 void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations,
                         uint32_t *shards)
 {
-    const KnotTensor *head = knot_find(knot, "output_weight");
-    if (!head) head = knot_find(knot, "token_embd_weight");
+    const KnotTensor *head = knot_head(knot);
     uint64_t head_bytes = head ? head->bytes : 0, all = 0;
     for (uint32_t i = 0; i < knot->tensor_count; i++)
         if (knot->tensors[i].name[0] == 'b') all += knot->tensors[i].bytes; /* blk_... */

@@ -3,14 +3,10 @@
  * more. */
 #include "cluster/plan_role.h"
 
+#include "base/max.h"
 #include "cluster/shard_service.h"
 #include "cluster/station_service.h"
-
-/* The mapping moves in pages of 2 MiB: a tile can touch one such page more at either end. */
-static const uint64_t LARGE_PAGE_BYTES = (uint64_t)2 << 20;
-
-static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+#include "cluster/window.h"
 
 static bool has_ids(const PlanRole *role)
 {
@@ -80,9 +76,7 @@ Error plan_role_size(const Plan *plan, uint32_t i, PlanRole *role, Why *why)
     role->weight_bytes = role->logits_bytes = 0;
     if (!role->is_shard) TRY(add_station(plan, i, role, &widest, why));
     if (has_ids(role)) TRY(add_ids(plan, role, &widest, why));
-    role->window_bytes =
-        max_u64(min_u64(plan->window_bytes, role->weight_bytes + 2 * LARGE_PAGE_BYTES),
-                widest + 2 * LARGE_PAGE_BYTES);
+    role->window_bytes = window_role_bytes(plan->window_bytes, role->weight_bytes, widest);
     return OK;
 }
 
@@ -120,18 +114,12 @@ static ShardServiceConfig service_config(const Plan *plan, const PlanRole *role,
 
 static void add_ids_frames(const Plan *plan, const PlanRole *role, Frames *f)
 {
-    const PlanRequest *r = &plan->request;
     ShardServiceConfig config = service_config(plan, role, logit_rows_of(plan, role));
-    uint64_t ids = role->id_last - role->id_first,
-             rows = plan_role_has_head(role) ? plan->logit_rows : 0;
-    uint64_t embed = (uint64_t)plan->chunk * r->hyper->hidden * sizeof(float);
-    uint64_t slice = rows * ids * (sizeof(SamplerCandidate) + sizeof(float));
-    uint64_t header =
-        FRAME_HEADER_BYTES_MIN + (uint64_t)(plan->chunk + plan->logit_rows) * FRAME_HEADER_UNIT;
-    if (!plan_role_has_embedding(role)) embed = 0;
+    uint64_t answer = shard_service_answer_bytes_max(&config, plan_role_has_embedding(role),
+                                                     plan_role_has_head(role));
     f->service += shard_service_bytes(&config);
     f->body = max_u64(f->body, shard_service_body_bytes_max(&config));
-    f->answer = max_u64(f->answer, max_u64(embed, slice) + header);
+    f->answer = max_u64(f->answer, answer);
 }
 
 uint64_t plan_role_frame_bytes(const Plan *plan, const PlanRole *role)

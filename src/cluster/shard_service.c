@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "base/max.h"
+#include "base/min.h"
+
 struct ShardService {
     ShardServiceConfig config;
     ShardTerms logits_terms; /* config.terms with logit_rows_max */
@@ -21,8 +24,7 @@ struct ShardService {
 
 static size_t rows_floats(const ShardServiceConfig *c)
 {
-    uint32_t rows = c->terms.rows_max > c->logit_rows_max ? c->terms.rows_max : c->logit_rows_max;
-    return (size_t)rows * c->terms.hyper->hidden;
+    return (size_t)max_u32(c->terms.rows_max, c->logit_rows_max) * c->terms.hyper->hidden;
 }
 
 uint64_t shard_service_bytes(const ShardServiceConfig *c)
@@ -36,11 +38,11 @@ uint64_t shard_service_bytes(const ShardServiceConfig *c)
 uint64_t shard_service_payload_bytes_max(const ShardServiceConfig *c)
 {
     uint64_t ids = c->terms.id_last - c->terms.id_first;
-    uint64_t seen = ids < SAMPLER_REPEAT_WINDOW_MAX ? ids : SAMPLER_REPEAT_WINDOW_MAX;
+    uint64_t seen = min_u64(ids, SAMPLER_REPEAT_WINDOW_MAX);
     uint64_t pairs = seen * sizeof(SamplerSeen) + (uint64_t)SAMPLER_BIAS_MAX * sizeof(SamplerBias);
     uint64_t logits = c->logit_rows_max * (rows_bytes(ROWS_F32, 1, c->terms.hyper->hidden) + pairs);
     uint64_t embed = (uint64_t)c->terms.rows_max * sizeof(uint32_t);
-    return logits > embed ? logits : embed;
+    return max_u64(logits, embed);
 }
 
 uint64_t shard_service_body_bytes_max(const ShardServiceConfig *c)
@@ -49,6 +51,17 @@ uint64_t shard_service_body_bytes_max(const ShardServiceConfig *c)
     uint64_t empty = shard_frames_size_logits(&none, &c->terms).header_bytes;
     uint64_t table = (uint64_t)c->logit_rows_max * FRAME_HEADER_UNIT; /* a row's fields are less */
     return empty + table + c->terms.payload_bytes_max;
+}
+
+/* An embed's rows, or of each row of logits: every candidate, the whole slice. */
+uint64_t shard_service_answer_bytes_max(const ShardServiceConfig *c, bool embed, bool head)
+{
+    uint64_t ids = c->terms.id_last - c->terms.id_first,
+             row = ids * (sizeof(SamplerCandidate) + sizeof(float));
+    uint64_t rows = embed ? rows_bytes(ROWS_F32, c->terms.rows_max, c->terms.hyper->hidden) : 0,
+             logits = head ? c->logit_rows_max * row : 0;
+    return max_u64(rows, logits) + FRAME_HEADER_BYTES_MIN +
+           (uint64_t)(c->terms.rows_max + c->logit_rows_max) * FRAME_HEADER_UNIT;
 }
 
 Error shard_service_build(const ShardServiceConfig *c, Shard *shard, Arena *arena,

@@ -25,6 +25,8 @@ uint64_t shard_service_bytes(const ShardServiceConfig *config);
 uint64_t shard_service_payload_bytes_max(const ShardServiceConfig *config);
 /* The largest body: a header and terms.payload_bytes_max. */
 uint64_t shard_service_body_bytes_max(const ShardServiceConfig *config);
+/* The largest answer of one that is asked for embeddings, for logits, or for both. */
+uint64_t shard_service_answer_bytes_max(const ShardServiceConfig *config, bool embed, bool head);
 /* Owner  the shard, the arena and terms.hyper outlive it. Thread  that of the shard. */
 MUST_CHECK Error shard_service_build(const ShardServiceConfig *config, Shard *shard, Arena *arena,
                                      ShardService **out, Why *why);

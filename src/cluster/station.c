@@ -3,7 +3,8 @@
  * station_compute.c. */
 #include "cluster/station_state.h"
 
-static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+#include "base/max.h"
+
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
 static uint32_t layer_first_of(const StationConfig *c) { return phase_layer(c->range.first); }

@@ -5,18 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/min.h"
+#include "cluster/window.h"
 #include "host/memory.h"
 
-/* The mapping moves in pages of 2 MiB: a range can touch one such page more at either end. */
-static const uint64_t LARGE_PAGE_BYTES = (uint64_t)2 << 20;
-/* As cluster/plan.c has them. */
-static const uint64_t WINDOW_BYTES_MIN = (uint64_t)10 << 20;
-static const uint64_t WINDOW_BYTES_MAX = (uint64_t)64 << 20;
 /* Threads, connections, the heap's own, parts of the program that were not needed until now. */
 static const uint64_t SLACK_BYTES = (uint64_t)5 << 20;
-
-static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* One that is being answered and one that arrives meanwhile. */
 uint64_t node_memory_bodies_bytes(const NodeMemory *m) { return 2 * m->body_bytes_max; }
@@ -35,12 +29,10 @@ static uint64_t base_bytes(const NodeMemory *m)
 
 static void choose_window(NodeMemory *m, uint64_t budget)
 {
-    uint64_t quarter = budget / 4 / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
-    uint64_t window = max_u64(WINDOW_BYTES_MIN, min_u64(WINDOW_BYTES_MAX, quarter));
-    uint64_t weights = m->weights_last - m->weights_first;
-    m->tile_bytes_max = window / 2 - 2 * LARGE_PAGE_BYTES;
-    m->window_bytes = max_u64(min_u64(window, weights + 2 * LARGE_PAGE_BYTES),
-                              m->widest_panel_bytes + 2 * LARGE_PAGE_BYTES);
+    uint64_t window = window_bytes(budget);
+    m->tile_bytes_max = window_tile_bytes(window);
+    m->window_bytes =
+        window_role_bytes(window, m->weights_last - m->weights_first, m->widest_panel_bytes);
 }
 
 static Error refuse(const NodeMemory *m, const char *id, const char *whose, uint64_t has, Why *why)
@@ -59,7 +51,7 @@ static Error refuse(const NodeMemory *m, const char *id, const char *whose, uint
 static void choose_pinned(NodeMemory *m, uint64_t budget)
 {
     uint64_t base = base_bytes(m), weights = m->weights_last - m->weights_first;
-    uint64_t all = base + weights + 2 * LARGE_PAGE_BYTES + m->rows_window_bytes;
+    uint64_t all = base + weights + WINDOW_EDGES_BYTES + m->rows_window_bytes;
     m->resident = all <= budget;
     if (m->resident) {
         m->window_bytes = m->rows_window_bytes;
@@ -68,7 +60,7 @@ static void choose_pinned(NodeMemory *m, uint64_t budget)
         m->total_bytes = all;
         return;
     }
-    uint64_t streaming = base + m->window_bytes + 2 * LARGE_PAGE_BYTES;
+    uint64_t streaming = base + m->window_bytes + WINDOW_EDGES_BYTES;
     m->pinned_bytes = budget > streaming ? min_u64(budget - streaming, weights) : 0;
     if (m->pinned_bytes) m->total_bytes = streaming + m->pinned_bytes;
 }

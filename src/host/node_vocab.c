@@ -4,12 +4,9 @@
 #include <stdlib.h>
 
 #include "api/metrics.h"
+#include "base/max.h"
+#include "cluster/window.h"
 #include "quant/numerics.h"
-
-/* For embedding rows beside resident weights. */
-static const uint64_t ROWS_WINDOW_BYTES = (uint64_t)8 << 20;
-
-static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* Without the head no logits are made: what the shard wants is kept small. */
 static uint32_t logit_rows_of(const NodeVocab *v, const NodeWork *w)
@@ -50,29 +47,13 @@ static ShardServiceConfig make_service_config(const NodeVocab *v, const NodeWork
 /* The head's rows of these ids, whole panels; they follow the layers in a knot of version 2. */
 static Error add_weights(const NodeVocab *v, const NodeWork *w, NodeMemory *m, Why *why)
 {
-    const Knot *knot = &w->model.file.knot;
-    const KnotTensor *head = knot_find(knot, "output_weight");
-    if (!head) head = knot_find(knot, "token_embd_weight");
+    const KnotTensor *head = knot_head(&w->model.file.knot);
     if (!head) return error_why(why, ERR_MISSING_TENSOR, "token_embd_weight is missing");
-    bool panels = head->layout == LAYOUT_X16, none = m->weights_first >= m->weights_last;
-    uint64_t unit_bytes, unit = panels ? PANEL_ROWS : 1;
-    TRY(panels ? layout_panel_bytes(head->type, head->cols, &unit_bytes, why)
-               : block_row_bytes(head->type, head->cols, &unit_bytes, why));
-    uint64_t first = head->offset + v->id_first / unit * unit_bytes,
-             last = head->offset + (v->id_last + unit - 1) / unit * unit_bytes;
+    bool none = m->weights_first >= m->weights_last;
+    uint64_t first = knot_row_offset(head, v->id_first), last = knot_rows_end(head, v->id_last);
     if (none || first < m->weights_first) m->weights_first = first;
     m->weights_last = none ? last : max_u64(m->weights_last, last);
     return OK;
-}
-
-/* An embed's rows, or of each row of logits: every candidate, the whole slice. */
-static uint64_t answer_bytes_max(const NodeVocab *v, const NodeWork *w)
-{
-    uint64_t ids = v->id_last - v->id_first, rows = v->head ? w->logit_rows : 0;
-    uint64_t embed = v->embed ? (uint64_t)w->chunk * w->model.hyper.hidden * sizeof(float) : 0;
-    uint64_t logits = rows * ids * (sizeof(SamplerCandidate) + sizeof(float));
-    return max_u64(embed, logits) + FRAME_HEADER_BYTES_MIN +
-           (uint64_t)(w->chunk + w->logit_rows) * FRAME_HEADER_UNIT;
 }
 
 Error node_vocab_size(const NodeVocab *v, const NodeWork *w, NodeMemory *m, Why *why)
@@ -87,8 +68,9 @@ Error node_vocab_size(const NodeVocab *v, const NodeWork *w, NodeMemory *m, Why 
     m->service_bytes += shard_service_bytes(&service);
     m->scratch_bytes = max_u64(m->scratch_bytes, sizes.scratch_bytes);
     m->body_bytes_max = max_u64(m->body_bytes_max, shard_service_body_bytes_max(&service));
-    m->answer_bytes_max = max_u64(m->answer_bytes_max, answer_bytes_max(v, w));
-    if (v->embed) m->rows_window_bytes = ROWS_WINDOW_BYTES;
+    m->answer_bytes_max =
+        max_u64(m->answer_bytes_max, shard_service_answer_bytes_max(&service, v->embed, v->head));
+    if (v->embed) m->rows_window_bytes = WINDOW_ROWS_BYTES;
     if (!v->head) return OK;
     m->widest_panel_bytes = max_u64(m->widest_panel_bytes, sizes.widest_panel_bytes);
     return add_weights(v, w, m, why);

@@ -21,7 +21,7 @@
 #include "host/node_server.h"
 #include "host/worker.h"
 
-enum { NODE_RANGE_BYTES = 96, NODE_SCRATCH_TEXT_BYTES = 8 << 10 };
+enum { NODE_RANGE_BYTES = 96 };
 
 typedef struct NodeWork NodeWork;
 

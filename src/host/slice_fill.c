@@ -40,9 +40,8 @@ static void list_station(Slice *s, const ClusterNode *part)
 /* Rows of ids, whole panels. */
 static void add_rows(Slice *s, const KnotTensor *t, uint32_t first, uint32_t last)
 {
-    uint32_t unit = knot_unit_rows(t), after = last + unit - 1; /* in the first panel beyond */
     uint64_t from = knot_row_offset(t, first);
-    add_range(s, t, from, knot_row_offset(t, after < t->rows ? after : t->rows) - from);
+    add_range(s, t, from, knot_rows_end(t, last) - from);
 }
 
 static void list_shard(Slice *s, const ClusterNode *part)
@@ -282,7 +281,7 @@ static Error flush_batch(Fetch *f, Why *why)
 static Error fetch_tiles(Fetch *f, const KnotTensor *t, uint64_t *hash, Why *why)
 {
     HashStream64 stream;
-    uint64_t unit = knot_unit_rows(t), unit_bytes = t->bytes / ((t->rows + unit - 1) / unit);
+    uint64_t unit = knot_unit_rows(t), unit_bytes = knot_rows_end(t, 1) - t->offset;
     uint64_t step = SLICE_STEP_BYTES / unit_bytes ? SLICE_STEP_BYTES / unit_bytes * unit : unit;
     hash_stream64_start(&stream);
     for (uint64_t row = 0; row < t->rows; row += step) {

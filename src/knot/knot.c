@@ -213,11 +213,21 @@ const KnotTensor *knot_head(const Knot *knot)
 
 uint32_t knot_unit_rows(const KnotTensor *t) { return t->layout == LAYOUT_X16 ? PANEL_ROWS : 1; }
 
+static uint64_t units_of(const KnotTensor *t, uint64_t rows)
+{
+    return (rows + knot_unit_rows(t) - 1) / knot_unit_rows(t);
+}
+
+static uint64_t unit_bytes(const KnotTensor *t) { return t->bytes / units_of(t, t->rows); }
+
 uint64_t knot_row_offset(const KnotTensor *t, uint32_t row)
 {
-    uint64_t unit = knot_unit_rows(t), units = (t->rows + unit - 1) / unit;
-    if (row == t->rows) return t->offset + t->bytes;
-    return t->offset + row / unit * (t->bytes / units);
+    return t->offset + row / knot_unit_rows(t) * unit_bytes(t);
+}
+
+uint64_t knot_rows_end(const KnotTensor *t, uint32_t row_last)
+{
+    return t->offset + units_of(t, row_last) * unit_bytes(t);
 }
 
 static Error knot_index_names(Knot *knot, Arena *arena, Why *why)

@@ -122,7 +122,9 @@ const KnotTensor *knot_head(const Knot *knot);
 
 /* Rows that are stored together: those of a panel, or one. */
 uint32_t knot_unit_rows(const KnotTensor *t);
-/* Where a row begins, or the panel that has it, from the payload's start. `row` == rows: the end. */
+/* Where a row begins, or the panel that has it; where the rows before `row_last` end, or their panels. From the
+ * payload's start. */
 uint64_t knot_row_offset(const KnotTensor *t, uint32_t row);
+uint64_t knot_rows_end(const KnotTensor *t, uint32_t row_last);
 
 #endif

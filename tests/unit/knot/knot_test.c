@@ -372,10 +372,12 @@ static void rows_have_their_places(void **state)
     assert_int_equal(knot_unit_rows(&panels), 16);
     assert_int_equal(knot_row_offset(&rows, 0), 100);
     assert_int_equal(knot_row_offset(&rows, 32), 420);
-    assert_int_equal(knot_row_offset(&rows, 33), 430);
+    assert_int_equal(knot_rows_end(&rows, 33), 430);
     assert_int_equal(knot_row_offset(&panels, 15), 100);
     assert_int_equal(knot_row_offset(&panels, 32), 420);
-    assert_int_equal(knot_row_offset(&panels, 33), 580);
+    assert_int_equal(knot_rows_end(&panels, 16), 260);
+    assert_int_equal(knot_rows_end(&panels, 20), 420);
+    assert_int_equal(knot_rows_end(&panels, 33), 580);
 }
 
 int main(void)
