@@ -65,11 +65,13 @@ class ResumeTest(unittest.TestCase):
     def test_after_kill(self):
         server = Server("--context", str(CONTEXT))
         chat = {"messages": user("Count to thirty in words."), "max_tokens": 70, "temperature": 0.7, "stream": True}
-        for path, body in ((COMPLETIONS, self.BODY), (CHAT, chat)):
+        # With a seed, so that none of the answers is over before its server is killed.
+        for path, body in ((COMPLETIONS, dict(self.BODY, seed=7)), (CHAT, dict(chat, seed=7))):
             s = socket.create_connection(("127.0.0.1", server.port), timeout=60)
             send(s, path, body)
             got = b""
             while got.count(b"data: ") < 14:
+                self.assertNotIn(b"[DONE]", got)
                 got += s.recv(4096)
             server.process.kill()
             server.wait()
