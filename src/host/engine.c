@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "host/clock.h"
 #include "host/cpu.h"
 #include "host/folios.h"
 #include "host/memory.h"
@@ -295,12 +296,12 @@ bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Wh
     CoordinatorFrame *frame;
     *count = 0;
     if (!coordinator_frame(e->coordinator, &frame)) return false;
-    uint64_t start_ns = pace_now_ns();
+    uint64_t start_ns = clock_now_ns();
     uint32_t rows = frame->rows;
     Error error = carry_out(e, frame, why);
     *events = error == OK ? coordinator_end_frame(e->coordinator, frame, count)
                           : coordinator_fail_frame(e->coordinator, frame, error, count);
-    if (e->paced) pace_keep(&e->pace, e->coordinator, rows, pace_now_ns() - start_ns);
+    if (e->paced) pace_keep(&e->pace, e->coordinator, rows, clock_now_ns() - start_ns);
     return true;
 }
 

@@ -12,9 +12,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "host/clock.h"
 #include "host/http_state.h"
 
 enum {
@@ -23,13 +23,6 @@ enum {
     DROPPED_BODY_BYTES_MAX = 64 << 20,
     IDLE_S = 60
 };
-
-uint64_t http_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- Exchanges ----------------------------------------------------------------------------------------------- */
 
@@ -159,7 +152,7 @@ void http_stream_begin(HttpExchange *x, const char *type, const char *idle, unsi
     x->reply = (HttpReply){.status = 200, .type = type};
     x->idle = idle;
     x->idle_ns = idle_s * 1000000000ull;
-    x->written_ns = http_now_ns();
+    x->written_ns = clock_now_ns();
     http_wake_locked(x);
     unlock(x);
 }
@@ -188,7 +181,7 @@ bool http_stream_write_locked(HttpExchange *x, const void *bytes, size_t count)
     if (x->gone || x->out_ended || !make_room(x, count)) return false;
     if (count) memcpy(x->out + x->out_end, bytes, count);
     x->out_end += count;
-    x->written_ns = http_now_ns();
+    x->written_ns = clock_now_ns();
     http_wake_locked(x);
     return true;
 }
@@ -308,7 +301,7 @@ static HttpExchange *make_exchange(HttpServer *server, struct MHD_Connection *co
     x->next = server->exchanges;
     if (x->next) x->next->before = x;
     server->exchanges = x;
-    if (x->line) x->line->since_ns = http_now_ns(), x->line->in_body = true;
+    if (x->line) x->line->since_ns = clock_now_ns(), x->line->in_body = true;
     bool closing = server->closing;
     pthread_mutex_unlock(&server->lock);
     x->gone = closing;
@@ -412,7 +405,7 @@ static void completed(void *context, struct MHD_Connection *connection, void **e
     else server->exchanges = x->next;
     if (x->line) {
         x->line->busy = x->line->in_body = false;
-        x->line->since_ns = http_now_ns();
+        x->line->since_ns = clock_now_ns();
     }
     bool lost = !x->gone && x->complete && code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
     x->gone = true;
@@ -442,7 +435,7 @@ static void add_line(HttpServer *server, struct MHD_Connection *connection, void
     *slot = line;
     if (!line) return;
     line->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    line->since_ns = http_now_ns();
+    line->since_ns = clock_now_ns();
     set_patience(line->fd);
     pthread_mutex_lock(&server->lock);
     line->next = server->lines;

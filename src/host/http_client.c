@@ -16,12 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "host/clock.h"
 #include "host/http_plain.h"
+#include "host/key.h"
 
-enum { CONNECT_MS = 2000, CONNECTIONS_KEPT = 512, KEY_BYTES_MAX = 512 };
+enum { CONNECT_MS = 2000, CONNECTIONS_KEPT = 512 };
 enum { GATHER_BYTES = 48 << 10, RECEIVE_BYTES = 64 << 10 };
 
 typedef struct Handle {
@@ -486,13 +487,6 @@ static void work(HttpClient *c)
     }
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* What both ways have done so far. */
 static void look(HttpClient *c)
 {
@@ -518,13 +512,13 @@ static void sleep_until_news(HttpClient *c, int timeout_ms)
 
 HttpCall *http_client_wait(HttpClient *c, int timeout_ms)
 {
-    int64_t until = timeout_ms > 0 ? now_ms() + timeout_ms : 0;
+    uint64_t until = timeout_ms > 0 ? clock_now_ms() + (unsigned)timeout_ms : 0;
     if (!timeout_ms && c->plain) http_plain_work(c->plain, 0);
     for (;;) {
         look(c);
         if (c->ended_first) return take_ended(c);
         if (atomic_exchange(&c->woken, false) || !timeout_ms) return NULL;
-        int64_t left = timeout_ms < 0 ? INT_MAX : until - now_ms();
+        int64_t left = timeout_ms < 0 ? INT_MAX : (int64_t)(until - clock_now_ms());
         if (left <= 0) return NULL;
         sleep_until_news(c, (int)left);
     }

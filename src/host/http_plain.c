@@ -14,13 +14,14 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "host/clock.h"
+#include "host/key.h"
 
 enum {
     HEAD_BYTES = HTTP_CLIENT_URL_BYTES_MAX + 1024, /* of a request */
     ANSWER_HEAD_BYTES = 8 << 10,                   /* of an answer; its body's beginning too */
-    KEY_BYTES_MAX = 512,
     EVENTS_MAX = 32,
     IDLE_MAX = 512
 };
@@ -54,13 +55,6 @@ struct HttpPlain {
     HttpCall *ended_first, *ended_last;
     char key_line[KEY_BYTES_MAX + 32]; /* with its end; "" */
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- Opening and closing ---- */
 
@@ -121,7 +115,7 @@ static void delist(Line **list, Line *l)
 static void end_call(HttpPlain *p, Line *l)
 {
     HttpCall *call = l->call;
-    uint64_t us = (now_ns() - l->begun_ns) / 1000;
+    uint64_t us = (clock_now_ns() - l->begun_ns) / 1000;
     call->microseconds = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
     call->next = NULL;
     l->call = NULL;
@@ -233,7 +227,7 @@ static bool connect_line(HttpPlain *p, Line *l)
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = l};
     if (epoll_ctl(p->epoll, EPOLL_CTL_ADD, l->fd, &event) != 0) return false;
     l->state = CONNECTING;
-    l->connect_ns = now_ns() + p->connect_ms * 1000000ull;
+    l->connect_ns = clock_now_ns() + p->connect_ms * 1000000ull;
     return connect(l->fd, (const struct sockaddr *)&l->place, l->place_bytes) == 0 ||
            errno == EINPROGRESS;
 }
@@ -480,7 +474,7 @@ bool http_plain_start(HttpPlain *p, HttpCall *call)
         return false;
     }
     uint32_t ms = call->deadline_ms ? call->deadline_ms : HTTP_CLIENT_DEADLINE_MS;
-    l->begun_ns = now_ns();
+    l->begun_ns = clock_now_ns();
     l->deadline_ns = l->begun_ns + ms * 1000000ull;
     if (l->fd >= 0) send_more(p, l);
     else if (!connect_line(p, l)) fail(p, l, ERR_UNREACHABLE, "no connection", strerror(errno));
@@ -511,13 +505,13 @@ int http_plain_left_ms(const HttpPlain *p)
     for (const Line *l = p->busy; l; l = l->next)
         if (due_ns(l) < first) first = due_ns(l);
     if (first == UINT64_MAX) return -1;
-    uint64_t now = now_ns(), ms = first > now ? (first - now) / 1000000 + 1 : 0;
+    uint64_t now = clock_now_ns(), ms = first > now ? (first - now) / 1000000 + 1 : 0;
     return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
 static void end_late(HttpPlain *p)
 {
-    uint64_t now = now_ns();
+    uint64_t now = clock_now_ns();
     for (Line *l = p->busy, *next; l; l = next) {
         next = l->next;
         if (now < due_ns(l)) continue;

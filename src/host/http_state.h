@@ -63,7 +63,6 @@ struct HttpServer {
     size_t bodies_bytes;
 };
 
-uint64_t http_now_ns(void);
 /* Lets libmicrohttpd look at a suspended connection again. */
 void http_wake_locked(HttpExchange *x);
 bool http_stream_write_locked(HttpExchange *x, const void *bytes, size_t count);

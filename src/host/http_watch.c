@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "host/clock.h"
 #include "host/http_state.h"
 
 enum { EVENTS_MAX = 64, REQUEST_S = 60, BODY_S = 120 };
@@ -83,14 +84,14 @@ void *http_watch(void *server)
 {
     HttpServer *s = server;
     struct epoll_event events[EVENTS_MAX];
-    uint64_t last = http_now_ns();
+    uint64_t last = clock_now_ns();
     for (;;) {
         int count = epoll_wait(s->epoll_fd, events, EVENTS_MAX, 1000);
         for (int i = 0; i < count; i++) {
             if (events[i].data.u64 == 0) return NULL;
             lose(s, events[i].data.u64);
         }
-        uint64_t now = http_now_ns();
+        uint64_t now = clock_now_ns();
         if (now - last >= SECOND_NS) tick(s, last = now);
     }
 }

@@ -11,16 +11,15 @@
 
 #include "host/node_roles.h"
 #include "host/places.h"
+#include "host/ports.h"
 #include "host/remote.h"
 #include "host/stop.h"
 #include "host/warden_role.h"
 
 /* The coordinator and the wardens plug in here. */
 static Error (*const node_roles[CLUSTER_ROLES])(Node *node, Why *why) = {
-    [CLUSTER_COORDINATOR] = remote_run,
-    [CLUSTER_STATION] = node_station_run,
-    [CLUSTER_SHARD] = node_shard_run,
-    [CLUSTER_LAYER_WARDEN] = warden_role_run,
+    [CLUSTER_COORDINATOR] = remote_run,       [CLUSTER_STATION] = node_station_run,
+    [CLUSTER_SHARD] = node_shard_run,         [CLUSTER_LAYER_WARDEN] = warden_role_run,
     [CLUSTER_SHARD_WARDEN] = warden_role_run,
 };
 
@@ -124,11 +123,8 @@ static Error find_self(Node *node, const char *id, Why *why)
 
 static Error bind_self(Node *node, Why *why)
 {
-    char where[CLUSTER_FILE_HOST_BYTES_MAX + 16];
-    bool six = strchr(node->self->host, ':') != NULL;
-    (void)snprintf(where, sizeof where, six ? "[%s]:%u" : "%s:%u", node->self->host,
-                   (unsigned)node->self->port);
-    return listen_open(where, &node->listen, why);
+    char where[PORTS_TEXT_BYTES];
+    return listen_open(ports_text(node->self->host, node->self->port, where), &node->listen, why);
 }
 
 static Error read_key(Node *node, char key[KEY_BYTES_MAX + 1], Why *why)

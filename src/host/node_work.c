@@ -5,23 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/metrics.h"
 #include "cluster/plan.h"
+#include "host/clock.h"
 #include "host/cpu.h"
 #include "host/memory.h"
 #include "wire/frame.h"
 #include "wire/node_error.h"
 
 enum { QUEUE_MAX = 64, LOG_PAUSE_S = 1 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- Requests ---- */
 
@@ -42,7 +35,7 @@ static bool is_worth_a_line(NodeWork *w, Error error)
 {
     unsigned status = node_error_status(error);
     if (status == 503 || status == 409 || status == 410) return error == ERR_UNSUPPORTED;
-    uint64_t now = now_ns();
+    uint64_t now = clock_now_ns();
     if (status != 500 && now - w->last_log_ns < LOG_PAUSE_S * 1000000000ull) return false;
     w->last_log_ns = now;
     return true;
@@ -59,13 +52,13 @@ uint64_t node_work_begin(NodeWork *w, NodeRequest *r)
 {
     w->current = r;
     atomic_fetch_add(&w->figures.calls, 1);
-    return now_ns();
+    return clock_now_ns();
 }
 
 uint32_t node_work_end(NodeWork *w, uint64_t begun_ns)
 {
     const WeightsCounters *c = &w->worker.weights.counters;
-    uint64_t us = (now_ns() - begun_ns) / 1000;
+    uint64_t us = (clock_now_ns() - begun_ns) / 1000;
     w->current = NULL;
     atomic_fetch_add(&w->figures.compute_us, us);
     w->figures.weight_bytes = c->bytes;

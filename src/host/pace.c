@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/pace.h"
 
-#include <time.h>
-
 enum { ROWS_FIRST = 128, ROWS_MIN = 64, ROWS_TO_MEASURE = 32, FRAME_NS = 800000000 };
-
-uint64_t pace_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 void pace_start(Pace *p, Coordinator *c)
 {

@@ -16,6 +16,5 @@ typedef struct Pace {
 void pace_start(Pace *pace, Coordinator *coordinator);
 /* A frame of `rows` rows took so long: the coordinator's next ones have as many as fit. */
 void pace_keep(Pace *pace, Coordinator *coordinator, uint32_t rows, uint64_t frame_ns);
-uint64_t pace_now_ns(void); /* of the clock that goes on steadily */
 
 #endif

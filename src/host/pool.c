@@ -26,9 +26,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "host/clock.h"
 #include "host/cpu.h"
 
 enum {
@@ -83,13 +83,6 @@ static void pool_pause(void)
 #endif
 }
 
-static uint64_t pool_now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Waits a little for `word` to differ from `seen` (or, with `equal`, to become it). Result  whether
  * it did. */
 static bool pool_spin(const Pool *pool, const _Atomic uint32_t *word, uint32_t seen, bool equal)
@@ -101,7 +94,7 @@ static bool pool_spin(const Pool *pool, const _Atomic uint32_t *word, uint32_t s
             pool_pause();
         }
         if (pool->spin_ns == 0) return false;
-        uint64_t now = pool_now_ns();
+        uint64_t now = clock_now_ns();
         if (end == 0) end = now + pool->spin_ns;
         if (now >= end) return false;
     }

@@ -7,7 +7,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "host/clock.h"
 #include "host/memory.h"
+#include "host/ports.h"
 #include "host/remote_state.h"
 
 /* What one call under way takes in the HTTP client, and what the API takes beside its answers. */
@@ -105,7 +107,7 @@ Error remote_open(const RemoteOptions *options, Remote **out, Why *why)
     if (!r) return error_why(why, ERR_MEMORY, "no memory for the coordinator");
     r->options = *options;
     r->config = pipeline_config(options);
-    r->opened_ns = pace_now_ns();
+    r->opened_ns = clock_now_ns();
     r->own.part = CLUSTER_FILE_NONE;
     pthread_mutex_init(&r->lock, NULL);
     pthread_mutex_init(&r->own.lock, NULL);
@@ -123,10 +125,9 @@ void remote_url(const Remote *r, uint32_t node, const char *path, char out[REMOT
 {
     const ClusterFile *c = r->options.cluster;
     const ClusterNode *n = &c->nodes[node];
-    bool six = strchr(n->host, ':') != NULL;
-    int bytes =
-        snprintf(out, REMOTE_URL_BYTES, "http%s://%s%s%s:%u%s", c->tls_certificate[0] ? "s" : "",
-                 six ? "[" : "", n->host, six ? "]" : "", (unsigned)n->port, path);
+    char place[PORTS_TEXT_BYTES];
+    int bytes = snprintf(out, REMOTE_URL_BYTES, "http%s://%s%s", c->tls_certificate[0] ? "s" : "",
+                         ports_text(n->host, n->port, place), path);
     ASSERT(bytes > 0 && bytes < REMOTE_URL_BYTES);
 }
 
@@ -186,7 +187,7 @@ static void start_calls(Remote *r)
 {
     PipelineCall asked;
     uint32_t number;
-    for (uint64_t now; now = pace_now_ns(), pipeline_next_call(r->pipeline, now, &asked);) {
+    for (uint64_t now; now = clock_now_ns(), pipeline_next_call(r->pipeline, now, &asked);) {
         if (asked.node != PIPELINE_OWN) {
             start_http(r, &asked, now);
             continue;
@@ -206,7 +207,7 @@ static bool end_own_calls(Remote *r)
 {
     bool any = false;
     for (RemoteCall *call; (call = remote_own_take(r)) != NULL; any = true)
-        pipeline_answer(r->pipeline, call->asked.call, &call->answer, pace_now_ns());
+        pipeline_answer(r->pipeline, call->asked.call, &call->answer, clock_now_ns());
     return any;
 }
 
@@ -214,10 +215,10 @@ static void end_call(Remote *r, HttpCall *http)
 {
     for (uint32_t i = 0; i < REMOTE_REPORTS_AT_ONCE; i++)
         if (http == &r->questions[i].http) {
-            remote_watch_take(r, &r->questions[i], pace_now_ns());
+            remote_watch_take(r, &r->questions[i], clock_now_ns());
             return;
         }
-    end_http(r, http->tag, pace_now_ns());
+    end_http(r, http->tag, clock_now_ns());
 }
 
 /* ---- The engine ---- */
@@ -250,7 +251,7 @@ static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count,
 {
     Remote *r = engine;
     for (;;) {
-        uint64_t now = pace_now_ns();
+        uint64_t now = clock_now_ns();
         pipeline_advance(r->pipeline, now);
         start_calls(r);
         keep_pace(r);
@@ -314,12 +315,12 @@ ServeEngine remote_engine(Remote *r)
 /* Whatever still listens frees its caches now and not when it needs the room. */
 static void forget_all(Remote *r)
 {
-    uint64_t end = pace_now_ns() + CLOSE_MS * 1000000ull;
+    uint64_t end = clock_now_ns() + CLOSE_MS * 1000000ull;
     for (uint32_t i = 0; i < r->config.slots; i++)
         if (!coordinator_is_active(r->coordinator, i) &&
             !coordinator_is_under_way(r->coordinator, i))
             pipeline_forget(r->pipeline, i);
-    for (uint64_t now; now = pace_now_ns(), now < end;) {
+    for (uint64_t now; now = clock_now_ns(), now < end;) {
         uint32_t busy = 0;
         pipeline_advance(r->pipeline, now);
         start_calls(r);

@@ -6,6 +6,7 @@
 
 #include "api/json_writer.h"
 #include "host/memory.h"
+#include "host/ports.h"
 #include "host/remote_state.h"
 
 enum { NODE_BYTES = 3072, HEAD_BYTES = 8192 };
@@ -121,15 +122,13 @@ static void write_node(const Remote *r, uint32_t node, JsonWriter *w)
     const ClusterNode *n = &r->options.cluster->nodes[node];
     const RemoteReport *p = &r->reports[node];
     bool worker = n->role == CLUSTER_STATION || n->role == CLUSTER_SHARD;
-    bool six = strchr(n->host, ':') != NULL;
-    char address[CLUSTER_FILE_HOST_BYTES_MAX + 16];
+    char address[PORTS_TEXT_BYTES];
     PipelineNode known = {0};
     if (worker) pipeline_node(r->pipeline, node, &known);
-    (void)snprintf(address, sizeof address, six ? "[%s]:%u" : "%s:%u", n->host, (unsigned)n->port);
     json_writer_raw(w, "{\"id\":");
     json_writer_text(w, n->id);
     put_text(w, "role", cluster_file_role_name(n->role));
-    put_text(w, "address", address);
+    put_text(w, "address", ports_text(n->host, n->port, address));
     write_range(r, n, w);
     put_text(w, "state", state_of(p, &known, worker));
     put_bool(w, "ready", p->ready && !p->error[0] && known.state != PIPELINE_DOWN);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "host/clock.h"
 #include "host/remote_state.h"
 #include "quant/numerics.h"
 #include "wire/node_error.h"
@@ -216,13 +217,13 @@ static void say_failed(const Remote *r, uint32_t part, Error error, const Why *w
 static Error try_part(Remote *r, uint32_t part, Why *why)
 {
     RemoteOwn *own = &r->own;
-    if (own->failed != OK && pace_now_ns() < own->failed_until_ns) {
+    if (own->failed != OK && clock_now_ns() < own->failed_until_ns) {
         *why = own->why;
         return own->failed;
     }
     own->failed = build(r, part, why);
     own->why = *why;
-    own->failed_until_ns = pace_now_ns() + FAILED_PAUSE_NS;
+    own->failed_until_ns = clock_now_ns() + FAILED_PAUSE_NS;
     return own->failed;
 }
 

@@ -56,7 +56,6 @@ typedef struct RemoteReport {
     uint64_t hits, misses, cached_bytes, l2_hits, l2_misses;
     /* of the log */
     PipelineNodeState logged_state;
-    bool logged_ready;
     uint64_t logged_failures;
 } RemoteReport;
 

@@ -12,16 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "host/clock.h"
 #include "host/serve_state.h"
 
 enum { FLUSH_S_MAX = 10, CONNECTIONS_MAX = 1024, BODIES_BYTES_MAX = 64 << 20 };
-
-uint64_t serve_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 void serve_wake(Serve *s)
 {
@@ -212,7 +206,7 @@ static void look_at_paused(Serve *s)
         if (!a || a->state != SERVE_PAUSED) continue;
         if (http_stream_pending(a->job->x) < SERVE_STREAM_RESUME_BYTES) {
             if (!coordinator_is_under_way(s->options.engine.coordinator, i)) go_on(s, a);
-        } else if (serve_now_ns() - a->paused_ns > SERVE_PAUSE_S_MAX * 1000000000ull) {
+        } else if (clock_now_ns() - a->paused_ns > SERVE_PAUSE_S_MAX * 1000000000ull) {
             Refusal refusal;
             (void)refusal_make(&refusal, REFUSAL_SLOW, NULL,
                                "the answer was not read for %d seconds", SERVE_PAUSE_S_MAX);
@@ -228,10 +222,10 @@ static bool step(Serve *s)
     const CoordinatorEvent *events;
     uint32_t count;
     Why why = {{0}};
-    uint64_t start = serve_now_ns();
+    uint64_t start = clock_now_ns();
     if (!s->options.engine.step(s->options.engine.engine, &events, &count, &why)) return false;
     s->figures.steps++;
-    s->figures.step_ms += (serve_now_ns() - start) / 1000000;
+    s->figures.step_ms += (clock_now_ns() - start) / 1000000;
     for (uint32_t i = 0; i < count; i++) {
         ServeAnswer *a = s->slots[events[i].slot];
         if (a && a->state == SERVE_RUNNING) serve_answer_event(s, a, &events[i], &why);
@@ -260,7 +254,7 @@ static void notice_readiness(Serve *s)
 {
     Why why = {{0}};
     if (serve_ready(s, &why)) s->unready_ns = 0;
-    else if (!s->unready_ns) s->unready_ns = serve_now_ns();
+    else if (!s->unready_ns) s->unready_ns = clock_now_ns();
 }
 
 void serve_run(Serve *s)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/clock.h"
 #include "host/serve_state.h"
 
 void serve_answer_free_job(ServeJob *job)
@@ -243,7 +244,7 @@ static void pause_if_behind(Serve *s, ServeAnswer *a)
     if (!a->job->stream || http_stream_pending(a->job->x) < SERVE_STREAM_PAUSE_BYTES) return;
     coordinator_stop(s->options.engine.coordinator, a->slot);
     a->state = SERVE_PAUSED;
-    a->paused_ns = serve_now_ns();
+    a->paused_ns = clock_now_ns();
     s->figures.paused++;
 }
 
@@ -288,6 +289,6 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     a->cached = cached;
     s->figures.prompt_tokens += a->count;
     s->figures.cached_tokens += cached;
-    s->figures.wait_ms += (serve_now_ns() - a->queued_ns) / 1000000;
+    s->figures.wait_ms += (clock_now_ns() - a->queued_ns) / 1000000;
     if (error != OK) fail(s, a, error, &why);
 }

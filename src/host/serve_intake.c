@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "host/clock.h"
 #include "host/serve_state.h"
 
 typedef struct Ids {
@@ -189,7 +190,7 @@ static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
         Error error = detokenizer_add_stop(&a->detokenizer, stop, q->stop_bytes[i], &why);
         if (error != OK) return refusal_of_error(&in->refusal, error, &why);
     }
-    a->queued_ns = serve_now_ns();
+    a->queued_ns = clock_now_ns();
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "api/metrics.h"
+#include "host/clock.h"
 #include "host/memory.h"
 #include "host/serve_state.h"
 
@@ -87,7 +88,7 @@ static void refuse_method(Serve *s, HttpExchange *x, bool post)
 static bool is_unready(const Serve *s, Why *why)
 {
     uint64_t since = s->unready_ns;
-    return since && serve_now_ns() - since > SERVE_PATIENCE_S * 1000000000ull &&
+    return since && clock_now_ns() - since > SERVE_PATIENCE_S * 1000000000ull &&
            !serve_ready(s, why);
 }
 

@@ -107,7 +107,6 @@ struct Serve {
 
 /* serve.c */
 void serve_wake(Serve *s); /* thread: any */
-uint64_t serve_now_ns(void);
 /* Sends a refusal as the whole answer. */
 void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal);
 void serve_reply_json(HttpExchange *x, const JsonWriter *w);
