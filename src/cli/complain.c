@@ -85,6 +85,12 @@ int complain(Error error, const Why *why, const char *thing, const char *advice)
     return complain_exit_code(error);
 }
 
+const char *complain_cluster_file(Error error)
+{
+    if (error == ERR_NOT_FOUND) return "Write one with: cobord plan MODEL -o FILE";
+    return "Mend it, or write it again with: cobord plan MODEL -o FILE";
+}
+
 int complain_usage(const char *format, ...)
 {
     char line[1024];

@@ -15,6 +15,9 @@
  * when it was stopped by one. */
 int complain(Error error, const Why *why, const char *thing, const char *advice);
 
+/* What to do about a cluster file that cannot be read. */
+const char *complain_cluster_file(Error error);
+
 /* For faults that have no Error behind them: a line in printf form, exit code 2. */
 int complain_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

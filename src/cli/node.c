@@ -29,6 +29,21 @@ static const OptionVerb node_verb = {
     .operand_names = "",
 };
 
+/* What stands in the cluster file is mended there. NULL: the error's own. */
+static const char *advice_of(Error error, bool known)
+{
+    if (error == ERR_NOT_FOUND && !known) return "Give one of these with --id";
+    switch (error) {
+    case ERR_NOT_FOUND: return "Pull the model on this machine, or name its store in the file";
+    case ERR_UNSUPPORTED: return "Pull the model that the file is of, or plan again with this one";
+    case ERR_IO: return "Check that path or address of the file, and its permissions";
+    case ERR_USAGE: return "Check \"tls\" in the file";
+    case ERR_PLAN:
+        return "Give more \"memory\" or a smaller \"context\" in the file, or plan again";
+    default: return NULL;
+    }
+}
+
 static int run(const Options *o, const char *path, const char *id)
 {
     Why why = {{0}};
@@ -46,11 +61,12 @@ static int run(const Options *o, const char *path, const char *id)
     Error error = engine_options_isa(o, &options.isa, &why);
     if (error != OK) return complain(error, &why, options_where(o, OPTION_ISA), NULL);
     error = node_read_cluster(path, &cluster, &memory, &why);
-    if (error != OK) return complain(error, &why, path, "Write it again with: cobord plan -o");
+    if (error != OK) return complain(error, &why, path, complain_cluster_file(error));
     error = node_run(&cluster, path, id, &options, &why);
     progress_end(error == OK);
+    bool known = cluster_file_find(&cluster, id) != NULL;
     free(memory);
-    return error == OK ? 0 : complain(error, &why, path, NULL);
+    return error == OK ? 0 : complain(error, &why, path, advice_of(error, known));
 }
 
 int cli_node(int argc, char **argv)

@@ -114,10 +114,10 @@ void plan_print_table(const ClusterPlan *p)
     table_hosts(p);
     printf("At most %.0f MiB a process", mib(r->memory_bytes));
     if (p->request.wardens) printf(", %.0f MiB a warden", mib(p->request.warden_memory_bytes));
-    printf("; %" PRIu32 " conversations of %" PRIu32 " tokens;\nchunks of %" PRIu32
+    printf("; %" PRIu32 " conversation%s of %" PRIu32 " tokens;\nchunks of %" PRIu32
            " rows, cache %s, activations %s.\n",
-           r->sessions, p->plan.context, p->plan.chunk, r->cache == CACHE_Q8_0 ? "q8_0" : "f16",
-           rows_element_name(p->request.element));
+           r->sessions, r->sessions == 1 ? "" : "s", p->plan.context, p->plan.chunk,
+           r->cache == CACHE_Q8_0 ? "q8_0" : "f16", rows_element_name(p->request.element));
 }
 
 /* ---- The price */

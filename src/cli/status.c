@@ -240,12 +240,19 @@ static int status_show(const HttpCall *call, const char *url, bool json)
     return complain(error, &why, url, "Give the address of a coordinator: cobord status URL");
 }
 
+static const char *status_advice(Error error, const Why *why)
+{
+    if (error != ERR_UNREACHABLE) return NULL;
+    if (strstr(why->text, "not trusted")) return "Say which certificates to trust: --tls-ca FILE";
+    if (strstr(why->text, "broken off")) return "With TLS its address begins with https://";
+    return "Is a cluster running there? Start one: cobord up MODEL";
+}
+
 int cli_status(int argc, char **argv)
 {
     Options o;
     Why why = {{0}};
     HttpCall call;
-    const char *advice = "Is a cluster running there? Start one: cobord up MODEL";
     char url[HTTP_CLIENT_URL_BYTES_MAX], ca[NODE_PATH_BYTES] = "";
     int code;
     if (!options_read(&o, &status_verb, argc, argv, &code)) return code;
@@ -254,13 +261,13 @@ int cli_status(int argc, char **argv)
     if (cluster && o.operand_count)
         return complain_usage("status: a URL or --cluster FILE, not both");
     Error error = cluster ? status_read_cluster(cluster, trusted != NULL, url, ca, &why) : OK;
-    if (error != OK) return complain(error, &why, cluster, NULL);
+    if (error != OK) return complain(error, &why, cluster, complain_cluster_file(error));
     const char *given = o.operand_count ? o.operands[0] : status_place;
     if (!cluster && !status_make_url(given, trusted != NULL, url))
         return complain_usage("status: the URL must have 1 to %d bytes", STATUS_TEXT_BYTES);
     error = status_ask(url, trusted ? trusted : ca[0] ? ca : NULL, &call, &why);
     code = error == OK ? status_show(&call, url, options_switch(&o, OPTION_JSON))
-                       : complain(error, &why, NULL, error == ERR_UNREACHABLE ? advice : NULL);
+                       : complain(error, &why, NULL, status_advice(error, &why));
     free(call.answer);
     return code;
 }

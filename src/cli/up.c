@@ -92,7 +92,9 @@ static Error lock_directory(Up *up, Why *why)
     up->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (up->lock < 0) return places_system_error(errno, path, why);
     if (flock(up->lock, LOCK_EX | LOCK_NB) == 0) return OK;
-    return error_why(why, ERR_AGAIN, "%s: another `cobord up` works there", up->directory);
+    return error_why(why, ERR_AGAIN,
+                     "%s: another `cobord up` works there, give this one another --dir.",
+                     up->directory);
 }
 
 static Error open_directory(Up *up, const char *given, Why *why)
@@ -174,10 +176,11 @@ static Error plan_model(Up *up, const Options *o, const char *name, Why *why)
 static int complain_of(Error error, const Why *why, const Options *o, const Up *up)
 {
     const char *thing = o->operand_count ? o->operands[0] : options_text(o, OPTION_CLUSTER);
-    if (error == ERR_IO && !up->port_count)
+    if (error == ERR_IO && o->operand_count && !up->port_count)
         return complain(error, why, options_text(o, OPTION_LISTEN),
                         "Choose another place with --listen HOST:PORT");
-    return complain(error, why, thing, NULL);
+    bool placed = up->lock >= 0 || (o->operand_count && !up->port_count);
+    return complain(error, why, thing, placed ? NULL : "Choose another place with --dir DIR");
 }
 
 static int run(Up *up, const Options *o, const TlsOptions *tls, Why *why)

@@ -184,7 +184,8 @@ int up_run(const UpRun *request)
     Why why = {{0}};
     UpState s = {.request = request};
     Error error = prepare(&s, &why);
-    int code = error == OK ? supervise(&s) : complain(error, &why, request->cluster, NULL);
+    int code = error == OK ? supervise(&s)
+                           : complain(error, &why, request->cluster, complain_cluster_file(error));
     release(&s);
     return code;
 }

@@ -105,7 +105,7 @@ static Error plan_cluster_add_wardens(const PlanClusterRequest *r, PlaceList *li
         return error_why(
             why, ERR_PLAN,
             "warden: process %llu MiB + weights at least %llu MiB, more than the %llu MiB "
-            "allowed",
+            "allowed. Give more with --warden-memory.",
             (unsigned long long)p->process_bytes >> 20,
             (unsigned long long)WARDEN_HELD_BYTES_MIN >> 20,
             (unsigned long long)r->warden_memory_bytes >> 20);

@@ -14,13 +14,18 @@ enum { RANDOM_BYTES = 32 };
 
 static Error check(const char *path, const char *key, size_t bytes, Why *why)
 {
-    if (bytes == 0) return error_why(why, ERR_FORMAT, "%s: the key file is empty", path);
+    if (bytes == 0)
+        return error_why(why, ERR_FORMAT,
+                         "%s: the key file is empty. Make a key: `openssl rand -hex 32`", path);
     if (bytes < KEY_BYTES_MIN || bytes > KEY_BYTES_MAX)
-        return error_why(why, ERR_FORMAT, "%s: a key has %d to %d characters", path, KEY_BYTES_MIN,
-                         KEY_BYTES_MAX);
+        return error_why(why, ERR_FORMAT,
+                         "%s: a key has %d to %d characters. Make one: `openssl rand -hex 32`",
+                         path, KEY_BYTES_MIN, KEY_BYTES_MAX);
     for (size_t i = 0; i < bytes; i++)
         if (key[i] <= ' ' || key[i] > '~')
-            return error_why(why, ERR_FORMAT, "%s: byte %zu of the key is no visible character",
+            return error_why(why, ERR_FORMAT,
+                             "%s: byte %zu of the key is no visible ASCII character. Make one: "
+                             "`openssl rand -hex 32`",
                              path, i);
     return OK;
 }
