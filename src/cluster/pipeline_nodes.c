@@ -258,6 +258,9 @@ bool pipeline_is_complete(const Pipeline *p, Why *why)
         if (!p->ranges[i].none_since_ns) continue;
         if (!missing++) first = p->config.cluster->nodes[p->ranges[i].first].id;
     }
-    return !missing || error_why(why, ERR_UNREACHABLE, "%u ranges have no node: that of %s%s",
-                                 missing, first, missing > 1 ? " and others" : "") == OK;
+    if (missing == 1)
+        return error_why(why, ERR_UNREACHABLE, "the range of %s has no node", first) == OK;
+    return !missing ||
+           error_why(why, ERR_UNREACHABLE, "%u ranges have no node: that of %s and others", missing,
+                     first) == OK;
 }

@@ -283,7 +283,8 @@ static void tell_completeness(Remote *r, uint64_t now_ns, bool complete, const W
 {
     uint64_t seconds = (now_ns - r->opened_ns) / 1000000000u;
     if (complete && !r->complete) {
-        fprintf(stderr, "cobord: the cluster is complete (%llu s)\n", (unsigned long long)seconds);
+        fprintf(stderr, "cobord: the cluster is complete, %llu s after the start\n",
+                (unsigned long long)seconds);
     } else if (!complete && r->table_shown &&
                (r->complete || now_ns - r->told_ns > TOLD_AGAIN_S * 1000000000ull)) {
         fprintf(stderr, "cobord: the cluster is not complete: %s%s\n", why->text,
@@ -310,6 +311,7 @@ static void look_at_readiness(Remote *r, uint64_t now_ns)
 
 /* ---- Lines for a person ---- */
 
+/* Fits 80 columns behind the id that `cobord up` puts in front. */
 static void show_row(const Remote *r, uint32_t node)
 {
     const ClusterNode *n = &cluster_of(r)->nodes[node];
@@ -317,12 +319,12 @@ static void show_row(const Remote *r, uint32_t node)
     char range[REMOTE_RANGE_BYTES], address[64];
     remote_watch_range(r, node, range);
     (void)snprintf(address, sizeof address, "%s:%u", n->host, (unsigned)n->port);
-    fprintf(stderr, "  %-16s %-21s %-18s ", n->id, address, range);
+    fprintf(stderr, " %-14s %-15s %-17s ", n->id, address, range);
     if (p->error[0]) fprintf(stderr, "%s\n", p->error);
     else if (p->budget_bytes)
-        fprintf(stderr, "%s %s, %llu of %llu MiB\n", p->version, p->state,
-                (unsigned long long)p->need_bytes >> 20, (unsigned long long)p->budget_bytes >> 20);
-    else fprintf(stderr, "%s %s\n", p->version, p->state);
+        fprintf(stderr, "%s %llu/%llu\n", p->state, (unsigned long long)p->need_bytes >> 20,
+                (unsigned long long)p->budget_bytes >> 20);
+    else fprintf(stderr, "%s\n", p->state);
 }
 
 static void show_table(Remote *r)
@@ -330,7 +332,7 @@ static void show_table(Remote *r)
     const ClusterFile *c = cluster_of(r);
     for (uint32_t i = 0; i < c->node_count; i++)
         if (!r->reports[i].asked && c->nodes[i].role != CLUSTER_COORDINATOR) return;
-    fprintf(stderr, "cobord: %s: the cluster's nodes\n", r->options.self->id);
+    fprintf(stderr, "cobord: %s: the cluster's nodes, MiB planned/allowed\n", r->options.self->id);
     for (uint32_t i = 0; i < c->node_count; i++)
         if (c->nodes[i].role != CLUSTER_COORDINATOR) show_row(r, i);
     r->table_shown = true;

@@ -247,7 +247,10 @@ static void notice_signal(Serve *s)
     if (!signals || s->draining) return;
     s->draining = true;
     uint32_t left = s->admitted;
-    fprintf(stderr, "cobord: stopping when %u answers are done; once more to stop at once\n", left);
+    if (!left) fprintf(stderr, "cobord: stopping\n");
+    else
+        fprintf(stderr, "cobord: stopping when %u answer%s done; once more to stop at once\n", left,
+                left == 1 ? " is" : "s are");
 }
 
 static void notice_readiness(Serve *s)
