@@ -215,6 +215,13 @@ void answer_ids(JsonWriter *w, const uint32_t *ids, size_t count)
     json_writer_raw(w, "}");
 }
 
+void answer_prompt(JsonWriter *w, const uint8_t *text, size_t bytes)
+{
+    json_writer_raw(w, "{\"prompt\":");
+    json_writer_string(w, text, bytes);
+    json_writer_raw(w, "}");
+}
+
 void answer_detokenized(JsonWriter *w, const uint8_t *text, size_t bytes)
 {
     json_writer_raw(w, "{\"text\":");

@@ -78,6 +78,8 @@ void answer_models(JsonWriter *w, const char *model, uint64_t created_s, uint32_
 /* {"ids":[...],"tokens":[...],"count":N}; ANSWER_ID_DIGITS per id and ANSWER_EVENT_BYTES suffice. */
 enum { ANSWER_ID_DIGITS = 2 * 11 };
 void answer_ids(JsonWriter *w, const uint32_t *ids, size_t count);
+/* {"prompt":"..."} */
+void answer_prompt(JsonWriter *w, const uint8_t *text, size_t bytes);
 void answer_detokenized(JsonWriter *w, const uint8_t *text, size_t bytes);
 
 #endif

@@ -262,8 +262,9 @@ enum {
     IN_COMPLETION = 1 << REQUEST_COMPLETION,
     IN_TOKENIZE = 1 << REQUEST_TOKENIZE,
     IN_DETOKENIZE = 1 << REQUEST_DETOKENIZE,
+    IN_TEMPLATE = 1 << REQUEST_TEMPLATE,
     IN_BOTH = IN_CHAT | IN_COMPLETION,
-    IN_ALL = IN_BOTH | IN_TOKENIZE | IN_DETOKENIZE
+    IN_ALL = IN_BOTH | IN_TOKENIZE | IN_DETOKENIZE | IN_TEMPLATE
 };
 
 typedef struct Field {
@@ -274,7 +275,7 @@ typedef struct Field {
 
 static const Field fields[] = {
     {"model", IN_ALL, read_model},
-    {"messages", IN_CHAT, request_parts_messages},
+    {"messages", IN_CHAT | IN_TEMPLATE, request_parts_messages},
     {"prompt", IN_COMPLETION, request_parts_prompt},
     {"stream", IN_BOTH, read_stream},
     {"stream_options", IN_BOTH, read_stream_options},
@@ -360,7 +361,8 @@ static bool check_together(RequestReader *r)
     static const char *const required[] = {[REQUEST_CHAT] = "messages",
                                            [REQUEST_COMPLETION] = "prompt",
                                            [REQUEST_TOKENIZE] = "text",
-                                           [REQUEST_DETOKENIZE] = "ids"};
+                                           [REQUEST_DETOKENIZE] = "ids",
+                                           [REQUEST_TEMPLATE] = "messages"};
     if (!q->turn_count && !q->prompt_count)
         return refusal_make(r->refusal, REFUSAL_MISSING, required[q->kind], "%s is missing",
                             required[q->kind]);

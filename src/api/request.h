@@ -21,7 +21,8 @@ typedef enum RequestKind {
     REQUEST_CHAT,
     REQUEST_COMPLETION,
     REQUEST_TOKENIZE,
-    REQUEST_DETOKENIZE
+    REQUEST_DETOKENIZE,
+    REQUEST_TEMPLATE /* a conversation, of which the prompt is wanted */
 } RequestKind;
 
 enum {
@@ -42,7 +43,7 @@ typedef struct RequestPrompt {
 
 typedef struct Request {
     RequestKind kind;
-    Turn *turns; /* chat */
+    Turn *turns; /* chat, template */
     size_t turn_count;
     RequestPrompt
         prompts[REQUEST_CHOICES_MAX]; /* the other kinds; one of tokenize and detokenize */

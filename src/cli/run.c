@@ -19,7 +19,7 @@
 #include "cli/verbs.h"
 #include "host/stop.h"
 #include "text/detokenizer.h"
-#include "text/turns.h"
+#include "text/chat.h"
 
 static const OptionId run_options[] = {OPTION_SYSTEM,   OPTION_RAW,     OPTION_ESCAPES,
                                        OPTIONS_SAMPLER, OPTIONS_ENGINE, OPTION_END};
@@ -49,6 +49,8 @@ typedef struct Run {
     SamplerBias bias[RUN_BIAS_MAX];
     Turn turns[RUN_TURNS_MAX]; /* texts are owned */
     size_t turn_count;
+    Chat chat;
+    void *chat_memory;
     char *answer; /* text of the answer in progress */
     size_t answer_bytes, answer_room;
 } Run;
@@ -144,30 +146,78 @@ static Error check_tokenizing(const Run *r, uint64_t bytes, Why *why)
         (unsigned long long)(bytes >> 20));
 }
 
-/* The ids of the whole conversation. Owner  the caller frees *ids. */
-static Error encode(Run *r, uint32_t **ids, size_t *count, Why *why)
+/* The ids of what was said last, as it stands. Owner  the caller frees *ids. */
+static Error encode_raw(Run *r, uint32_t **ids, size_t *count, Why *why)
 {
     const Tokenizer *t = r->session.model.tokenizer;
-    bool raw = options_switch(r->options, OPTION_RAW) || turns_format(t) == TURNS_NONE;
     const Turn *last = &r->turns[r->turn_count - 1];
-    size_t max = raw ? tokenizer_ids_max(t, last->bytes) : turns_ids_max(r->turns, r->turn_count);
-    size_t scratch_bytes = raw ? tokenizer_scratch_bytes(t, last->bytes)
-                               : turns_scratch_bytes(t, r->turns, r->turn_count);
-    TRY(check_tokenizing(r, scratch_bytes + max * sizeof **ids, why));
-    void *memory = malloc(scratch_bytes);
+    size_t max = tokenizer_ids_max(t, last->bytes), bytes = tokenizer_scratch_bytes(t, last->bytes);
+    TRY(check_tokenizing(r, bytes + max * sizeof **ids, why));
+    void *memory = malloc(bytes);
     *ids = malloc(max * sizeof **ids);
     Error error =
         memory && *ids ? OK : error_why(why, ERR_MEMORY, "no memory to tokenize the prompt");
     if (error == OK) {
-        Arena scratch = arena_make(memory, scratch_bytes);
-        *count = 0;
-        error =
-            raw ? tokenizer_encode(t, last->text, last->bytes, TOKENIZE_SPECIALS | TOKENIZE_BOS,
-                                   &scratch, *ids, max, count, why)
-                : turns_encode(t, r->turns, r->turn_count, true, &scratch, *ids, max, count, why);
+        Arena scratch = arena_make(memory, bytes);
+        error = tokenizer_encode(t, last->text, last->bytes, TOKENIZE_SPECIALS | TOKENIZE_BOS,
+                                 &scratch, *ids, max, count, why);
     }
     free(memory);
     return error;
+}
+
+static Error encode_text(Run *r, const ChatTurns *turns, JinjaText text, uint32_t **ids,
+                         size_t *count, Why *why)
+{
+    size_t max = chat_ids_max(&r->chat, turns, text),
+           bytes = chat_scratch_bytes(&r->chat, turns, text);
+    TRY(check_tokenizing(r, bytes + max * sizeof **ids, why));
+    void *memory = malloc(bytes);
+    *ids = malloc(max * sizeof **ids);
+    Error error =
+        memory && *ids ? OK : error_why(why, ERR_MEMORY, "no memory to tokenize the prompt");
+    if (error == OK) {
+        Arena scratch = arena_make(memory, bytes);
+        error = chat_encode(&r->chat, turns, text, &scratch, *ids, max, count, why);
+    }
+    free(memory);
+    return error;
+}
+
+/* The ids of the whole conversation. Owner  the caller frees *ids. */
+static Error encode(Run *r, uint32_t **ids, size_t *count, Why *why)
+{
+    if (options_switch(r->options, OPTION_RAW) || r->chat.way == CHAT_NONE)
+        return encode_raw(r, ids, count, why);
+    const ChatTurns turns = {r->turns, r->turn_count, (int64_t)time(NULL)};
+    JinjaText text;
+    size_t bytes = chat_text_bytes(&r->chat, &turns);
+    void *memory = malloc(bytes);
+    if (!memory) return error_why(why, ERR_MEMORY, "no memory for the conversation");
+    Arena arena = arena_make(memory, bytes);
+    Error error = chat_text(&r->chat, &turns, &arena, &text, why);
+    if (error == OK) error = encode_text(r, &turns, text, ids, count, why);
+    free(memory);
+    return error;
+}
+
+/* The model's chat template, or the built-in turns. */
+static Error make_chat(Run *r, Why *why)
+{
+    const Tokenizer *t = r->session.model.tokenizer;
+    size_t bytes = chat_bytes(t), probe_bytes = chat_probe_bytes(t);
+    void *probe_memory = malloc(probe_bytes);
+    r->chat_memory = malloc(bytes);
+    if (r->chat_memory && probe_memory) {
+        Arena arena = arena_make(r->chat_memory, bytes),
+              probe = arena_make(probe_memory, probe_bytes);
+        chat_make(t, &arena, &probe, &r->chat);
+    }
+    free(probe_memory);
+    if (!r->chat.tokenizer) return error_why(why, ERR_MEMORY, "no memory for the chat template");
+    if (r->chat.fault.text[0])
+        fprintf(stderr, "cobord: the model's chat template is not used: %s\n", r->chat.fault.text);
+    return OK;
 }
 
 /* Forgets what no longer agrees with `ids`; what agrees need not be computed again. */
@@ -406,6 +456,7 @@ static int run_all(Run *r)
 {
     Why why = {{0}};
     Error error = read_params(r, &why);
+    if (error == OK) error = make_chat(r, &why);
     if (error == OK && add_system(r, &why, &error)) {
         if (r->options->operand_count > 1 || !isatty(STDIN_FILENO)) error = one_answer(r, &why);
         else chat(r);
@@ -428,6 +479,7 @@ int cli_run(int argc, char **argv)
     code = run_all(&r);
     drop_turns(&r, 0);
     free(r.answer);
+    free(r.chat_memory);
     engine_options_close(&r.session);
     return code;
 }

@@ -309,6 +309,27 @@ static Error open_http(Serve *s, Why *why)
     return http_server_open(&http, &s->http, why);
 }
 
+/* Chooses between the model's template and the built-in turns, and tells when a template is there but of no use. */
+static Error make_chat(Serve *s, Why *why)
+{
+    const Tokenizer *t = s->options.tokenizer;
+    size_t bytes = chat_bytes(t), probe_bytes = chat_probe_bytes(t);
+    void *probe_memory = malloc(probe_bytes);
+    s->chat_memory = malloc(bytes);
+    if (s->chat_memory && probe_memory) {
+        Arena arena = arena_make(s->chat_memory, bytes),
+              probe = arena_make(probe_memory, probe_bytes);
+        chat_make(t, &arena, &probe, &s->chat);
+    }
+    free(probe_memory);
+    if (!s->chat.tokenizer) return error_why(why, ERR_MEMORY, "no memory for the chat template");
+    if (s->chat.fault.text[0])
+        fprintf(stderr, "cobord: the model's chat template is not used, %s: %s\n",
+                s->chat.way == CHAT_NONE ? "so there is no chat" : "but a built-in one",
+                s->chat.fault.text);
+    return OK;
+}
+
 Error serve_open(const ServeOptions *options, Serve **out, Why *why)
 {
     Serve *s = calloc(1, sizeof *s);
@@ -326,6 +347,7 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     Error error = OK;
     if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->slot_forget || !s->event)
         error = error_why(why, ERR_MEMORY, "no memory for the server");
+    if (error == OK) error = make_chat(s, why);
     if (error == OK) catch_signals(s->wake_fd); /* before anybody learns that it serves */
     if (error == OK) error = open_http(s, why);
     if (error == OK) *out = s;
@@ -352,5 +374,6 @@ void serve_close(Serve *s)
     free(s->slot_used);
     free(s->slot_forget);
     free(s->event);
+    free(s->chat_memory);
     free(s);
 }

@@ -24,6 +24,7 @@ typedef struct Intake {
     void *memory;
     Ids prompts[REQUEST_CHOICES_MAX];
     uint32_t prompt_count;
+    uint64_t created_s;             /* the time that a template sees, too */
     const JournalStream *journaled; /* of a stream that goes on; NULL: a new request */
     AnswerPlace place;              /* and where */
 } Intake;
@@ -35,13 +36,6 @@ static bool no_memory(Intake *in)
     return refusal_make(&in->refusal, REFUSAL_MEMORY, NULL, "not enough memory for the prompt");
 }
 
-static Error encode_turns(Intake *in, Arena *scratch, Ids *out, size_t max, Why *why)
-{
-    const Request *q = &in->request;
-    return turns_encode(in->serve->options.tokenizer, q->turns, q->turn_count, true, scratch,
-                        out->ids, max, &out->count, why);
-}
-
 static unsigned text_flags(const Request *q)
 {
     if (q->kind == REQUEST_TOKENIZE)
@@ -50,35 +44,76 @@ static unsigned text_flags(const Request *q)
     return TOKENIZE_SPECIALS | TOKENIZE_BOS;
 }
 
-/* `prompt` is NULL for a conversation. */
 static bool encode(Intake *in, const RequestPrompt *prompt, Ids *out)
 {
     const Tokenizer *t = in->serve->options.tokenizer;
     const Request *q = &in->request;
     Why why = {{0}};
-    size_t max =
-        prompt ? tokenizer_ids_max(t, prompt->bytes) : turns_ids_max(q->turns, q->turn_count);
-    size_t bytes = prompt ? tokenizer_scratch_bytes(t, prompt->bytes)
-                          : turns_scratch_bytes(t, q->turns, q->turn_count);
+    size_t max = tokenizer_ids_max(t, prompt->bytes),
+           bytes = tokenizer_scratch_bytes(t, prompt->bytes);
     void *memory = malloc(bytes);
     out->ids = malloc((max + 1) * sizeof *out->ids);
     bool fine = memory && out->ids;
     if (!fine) (void)no_memory(in);
     if (fine) {
         Arena scratch = arena_make(memory, bytes);
-        Error error = prompt ? tokenizer_encode(t, prompt->text, prompt->bytes, text_flags(q),
-                                                &scratch, out->ids, max, &out->count, &why)
-                             : encode_turns(in, &scratch, out, max, &why);
+        Error error = tokenizer_encode(t, prompt->text, prompt->bytes, text_flags(q), &scratch,
+                                       out->ids, max, &out->count, &why);
         fine = error == OK || refusal_of_error(&in->refusal, error, &why);
     }
     free(memory);
     return fine;
 }
 
+/* A conversation that the template cannot take is the client's to change, and the template's words say how. */
+static bool refuse_turns(Intake *in, Error error, const Why *why)
+{
+    if (error >= ERR_USAGE && error < ERR_AGAIN)
+        return refusal_make(&in->refusal, REFUSAL_VALUE, "messages",
+                            "the model's chat template refuses: %s", why->text);
+    return refusal_of_error(&in->refusal, error, why);
+}
+
+static bool encode_text(Intake *in, const ChatTurns *turns, JinjaText text, Ids *out)
+{
+    const Chat *c = &in->serve->chat;
+    Why why = {{0}};
+    size_t max = chat_ids_max(c, turns, text), bytes = chat_scratch_bytes(c, turns, text);
+    void *memory = malloc(bytes);
+    out->ids = malloc((max + 1) * sizeof *out->ids);
+    bool fine = memory && out->ids;
+    if (!fine) (void)no_memory(in);
+    if (fine) {
+        Arena scratch = arena_make(memory, bytes);
+        Error error = chat_encode(c, turns, text, &scratch, out->ids, max, &out->count, &why);
+        fine = error == OK || refuse_turns(in, error, &why);
+    }
+    free(memory);
+    return fine;
+}
+
+static bool encode_turns(Intake *in, Ids *out)
+{
+    const Chat *c = &in->serve->chat;
+    const ChatTurns turns = {in->request.turns, in->request.turn_count, (int64_t)in->created_s};
+    Why why = {{0}};
+    JinjaText text;
+    size_t bytes = chat_text_bytes(c, &turns);
+    void *memory = malloc(bytes);
+    if (!memory) return no_memory(in);
+    Arena arena = arena_make(memory, bytes);
+    Error error = chat_text(c, &turns, &arena, &text, &why);
+    bool fine = error == OK ? encode_text(in, &turns, text, out) : refuse_turns(in, error, &why);
+    free(memory);
+    return fine;
+}
+
+/* `prompt` is NULL for a conversation. */
 static bool take_prompt(Intake *in, const RequestPrompt *prompt)
 {
     Ids *out = &in->prompts[in->prompt_count++];
-    if (!prompt || !prompt->is_ids) return encode(in, prompt, out);
+    if (!prompt) return encode_turns(in, out);
+    if (!prompt->is_ids) return encode(in, prompt, out);
     out->ids = malloc((prompt->count + 1) * sizeof *out->ids);
     if (!out->ids) return no_memory(in);
     if (prompt->count) memcpy(out->ids, prompt->ids, prompt->count * sizeof *out->ids);
@@ -88,8 +123,8 @@ static bool take_prompt(Intake *in, const RequestPrompt *prompt)
 
 static bool take_prompts(Intake *in)
 {
-    if (in->request.kind == REQUEST_CHAT) {
-        if (turns_format(in->serve->options.tokenizer) == TURNS_NONE)
+    if (in->request.kind == REQUEST_CHAT || in->request.kind == REQUEST_TEMPLATE) {
+        if (in->serve->chat.way == CHAT_NONE)
             return refusal_make(&in->refusal, REFUSAL_UNSUPPORTED, "messages",
                                 "this model has no chat turns; use /v1/completions");
         return take_prompt(in, NULL);
@@ -214,11 +249,10 @@ static ServeJob *make_job(Intake *in)
                       .tokens_max = q->tokens_max,
                       .answer_count = answers,
                       .memory = memory};
-    job->head =
-        (AnswerHead){.chat = q->kind == REQUEST_CHAT,
-                     .created_s = in->journaled ? in->journaled->created_s : (uint64_t)time(NULL),
-                     .model = in->serve->options.model,
-                     .stream_usage = q->include_usage};
+    job->head = (AnswerHead){.chat = q->kind == REQUEST_CHAT,
+                             .created_s = in->created_s,
+                             .model = in->serve->options.model,
+                             .stream_usage = q->include_usage};
     if (in->journaled) memcpy(job->head.id, in->place.id, sizeof job->head.id);
     else answer_make_id(&job->head, new_seed());
     Arena arena = arena_make(memory, bytes);
@@ -348,7 +382,8 @@ static bool reply_text(Intake *in)
     char *body = error == OK ? malloc(max) : NULL;
     if (body) {
         JsonWriter w = json_writer_make(body, max);
-        answer_detokenized(&w, text, used);
+        if (in->request.kind == REQUEST_TEMPLATE) answer_prompt(&w, text, used);
+        else answer_detokenized(&w, text, used);
         http_reply_take(in->x, &(HttpReply){200, "application/json", NULL, 0}, body, w.used);
     }
     free(text);
@@ -385,7 +420,7 @@ static bool read_request(Intake *in)
 static bool answer(Intake *in)
 {
     if (!read_request(in) || !take_prompts(in)) return false;
-    if (in->request.kind != REQUEST_TOKENIZE && in->request.kind != REQUEST_DETOKENIZE)
+    if (in->request.kind == REQUEST_CHAT || in->request.kind == REQUEST_COMPLETION)
         return generate(in);
     http_exchange_drop_body(in->x);
     return in->request.kind == REQUEST_TOKENIZE ? reply_ids(in) : reply_text(in);
@@ -422,6 +457,7 @@ static bool resume(Intake *in, const char *place)
             "this stream is not known, or older than an hour: send the request again");
     if (error != OK) return refusal_of_error(&in->refusal, error, &why);
     in->journaled = &stream;
+    in->created_s = stream.created_s;
     bool fine = resume_journaled(in);
     in->journaled = NULL;
     journal_free(&stream);
@@ -430,7 +466,7 @@ static bool resume(Intake *in, const char *place)
 
 static void take_in(Serve *s, HttpExchange *x, const char *place)
 {
-    Intake in = {.serve = s, .x = x};
+    Intake in = {.serve = s, .x = x, .created_s = (uint64_t)time(NULL)};
     if (!http_exchange_gone(x) && !(*place ? resume(&in, place) : answer(&in)))
         serve_refuse(s, x, &in.refusal);
     for (uint32_t i = 0; i < in.prompt_count; i++) free(in.prompts[i].ids);

@@ -20,6 +20,7 @@ typedef enum Route {
     COMPLETIONS,
     TOKENIZE,
     DETOKENIZE,
+    TEMPLATE,
     NOWHERE
 } Route;
 
@@ -40,6 +41,7 @@ static const Path paths[] = {
     {"/v1/completions", true, COMPLETIONS, REQUEST_COMPLETION},
     {"/tokenize", true, TOKENIZE, REQUEST_TOKENIZE},
     {"/detokenize", true, DETOKENIZE, REQUEST_DETOKENIZE},
+    {"/apply-template", true, TEMPLATE, REQUEST_TEMPLATE},
 };
 static const Path one_model = {"/v1/models/", false, MODEL, 0}, nowhere = {"", false, NOWHERE, 0};
 

@@ -10,6 +10,7 @@
 #include "api/request.h"
 #include "host/http.h"
 #include "host/serve.h"
+#include "text/chat.h"
 
 enum {
     SERVE_INTAKE_THREADS = 2,
@@ -83,6 +84,8 @@ struct Serve {
     ServeOptions options;
     HttpServer *http;
     uint64_t created_s;
+    Chat chat;
+    void *chat_memory;
     ServeFigures figures;
     atomic_uint admitted; /* answers that are queued or have a slot */
     atomic_bool draining, closing;

@@ -216,9 +216,10 @@ static Error filter_round(JinjaRun *r, const JinjaValue *v, const JinjaArguments
     if (!jinja_value_is_number(v)) return jinja_run_fail(r, "round needs a number");
     if (jinja_run_argument(a, 1, "method") || digits < 0 || digits > 15)
         return jinja_run_fail(r, "only common rounding to 0 to 15 digits is supported");
-    *out = v->kind == JINJA_FLOAT
-               ? jinja_value_float(jinja_number_round(v->number, (unsigned)digits))
-               : *v;
+    *out = *v;
+    if (v->kind == JINJA_BOOL) *out = jinja_value_int(v->truth);
+    if (v->kind == JINJA_FLOAT)
+        *out = jinja_value_float(jinja_number_round(v->number, (unsigned)digits));
     return OK;
 }
 

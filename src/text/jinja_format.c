@@ -29,7 +29,10 @@ Error jinja_format_percent(JinjaRun *r, JinjaText t, const JinjaValue *values, s
         TRY(jinja_write_str(r, &values[used++], &text));
         jinja_text_add(&b, text);
     }
-    if (used < count) return jinja_run_fail(r, "more values than the format has places");
+    /* A value that can be indexed might be for names in the format: Python does not count it. */
+    bool indexed = count == 1 && (values->kind == JINJA_LIST || values->kind == JINJA_DICT ||
+                                  values->kind == JINJA_UNDEFINED);
+    if (used < count && !indexed) return jinja_run_fail(r, "more values than the format has places");
     return jinja_run_finish(r, &b, out);
 }
 

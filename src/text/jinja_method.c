@@ -38,7 +38,10 @@ static Error int_argument(JinjaRun *r, const JinjaArguments *a, size_t index, co
 
 /* ---- Case ---- */
 
-static bool is_letter(uint32_t c) { return jinja_text_lower(c) != c || jinja_text_upper(c) != c; }
+static bool is_letter(uint32_t c)
+{
+    return jinja_text_lower(c) != c || jinja_text_upper(c) != c || c == 0xDF;
+}
 
 static uint32_t turn(uint32_t c, int how, bool first)
 {
@@ -438,7 +441,7 @@ static Error text_join(JinjaRun *r, const JinjaValue *self, const JinjaArguments
 typedef bool (*Kind)(uint32_t c);
 
 static bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
-static bool is_alpha(uint32_t c) { return is_letter(c) || c == 0xDF; }
+static bool is_alpha(uint32_t c) { return is_letter(c); }
 static bool is_alnum(uint32_t c) { return is_digit(c) || is_alpha(c); }
 
 static Error all_are(const JinjaValue *self, Kind kind, JinjaValue *out)

@@ -170,8 +170,10 @@ static Error chosen_items(JinjaRun *r, const JinjaNode *node, const JinjaList **
     return OK;
 }
 
-static Error run_rounds(JinjaRun *r, const JinjaNode *node, JinjaLoop *loop, JinjaScope *outer)
+/* As compiled by Jinja: a loop whose every round was left early counts as one without items. */
+static Error run_rounds(JinjaRun *r, const JinjaNode *node, JinjaLoop *loop, bool *completed)
 {
+    JinjaScope *outer = r->scope;
     JinjaValue value = {.kind = JINJA_LOOP, .loop = loop};
     for (; loop->index < loop->list->count && r->jump != JINJA_BREAK; loop->index++) {
         TRY(jinja_run_spend(r, 1));
@@ -179,6 +181,7 @@ static Error run_rounds(JinjaRun *r, const JinjaNode *node, JinjaLoop *loop, Jin
         TRY(jinja_run_set(r, r->scope, jinja_value_words("loop"), value));
         TRY(assign(r, node->a, &loop->list->items[loop->index]));
         TRY(jinja_statement_body(r, node->list));
+        *completed |= r->jump == JINJA_GO_ON;
         if (r->jump == JINJA_CONTINUE) r->jump = JINJA_GO_ON;
     }
     r->jump = JINJA_GO_ON;
@@ -194,14 +197,14 @@ static Error run_for(JinjaRun *r, const JinjaNode *node)
     r->at = node;
     TRY(jinja_eval_items(r, &rows, &items));
     if (node->c) TRY(chosen_items(r, node, &items));
-    if (!items->count) return jinja_statement_body(r, node->other);
+    bool completed = false;
     JinjaLoop *loop = ARENA_NEW(r->arena, JinjaLoop, 1);
     if (!loop) return jinja_run_no_memory(r);
     loop->list = items;
     loop->depth = ++r->loops;
-    TRY(run_rounds(r, node, loop, r->scope));
+    TRY(run_rounds(r, node, loop, &completed));
     r->loops--;
-    return OK;
+    return completed ? OK : jinja_statement_body(r, node->other);
 }
 
 /* ---- The other statements ---- */

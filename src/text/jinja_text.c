@@ -146,6 +146,17 @@ static bool is_paired_odd(uint32_t c)
     return (c >= 0x139 && c < 0x149) || (c >= 0x179 && c < 0x17F);
 }
 
+/* Greek vowels with tonos, which lie in no row. */
+static const uint16_t TONOS[][2] = {{0x386, 0x3AC}, {0x388, 0x3AD}, {0x389, 0x3AE}, {0x38A, 0x3AF},
+                                    {0x38C, 0x3CC}, {0x38E, 0x3CD}, {0x38F, 0x3CE}};
+
+static uint32_t turn_tonos(uint32_t c, int from)
+{
+    for (size_t i = 0; i < sizeof TONOS / sizeof *TONOS; i++)
+        if (TONOS[i][from] == c) return TONOS[i][!from];
+    return c;
+}
+
 uint32_t jinja_text_lower(uint32_t c)
 {
     if (c >= 'A' && c <= 'Z') return c + 32;
@@ -156,7 +167,7 @@ uint32_t jinja_text_lower(uint32_t c)
     if (is_paired_odd(c)) return c + (c & 1);
     if (c >= 0x391 && c <= 0x3AB && c != 0x3A2) return c + 32;
     if (c >= 0x410 && c <= 0x42F) return c + 32;
-    return c >= 0x400 && c <= 0x40F ? c + 80 : c;
+    return c >= 0x400 && c <= 0x40F ? c + 80 : turn_tonos(c, 0);
 }
 
 uint32_t jinja_text_upper(uint32_t c)
@@ -171,7 +182,7 @@ uint32_t jinja_text_upper(uint32_t c)
     if (c >= 0x3B1 && c <= 0x3CB && c != 0x3C2) return c - 32;
     if (c == 0x3C2) return 0x3A3;
     if (c >= 0x430 && c <= 0x44F) return c - 32;
-    return c >= 0x450 && c <= 0x45F ? c - 80 : c;
+    return c >= 0x450 && c <= 0x45F ? c - 80 : turn_tonos(c, 1);
 }
 
 /* ---- Joining ---- */

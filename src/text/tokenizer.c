@@ -81,14 +81,45 @@ static Error encode_plain(const Tokenizer *t, const uint8_t *text, size_t bytes,
     return sentencepiece_encode(t, text, bytes, prefix, scratch, ids, why);
 }
 
-static Error encode_parts(const Tokenizer *t, const uint8_t *text, size_t bytes, bool control,
+/* Where control tokens may stand in a text. */
+typedef struct Allowed {
+    bool everywhere;
+    const uint8_t *foreign; /* NULL, or 1 for bytes that belong to none */
+    size_t until;           /* the bytes from the last place asked for to here are of one kind */
+} Allowed;
+
+/* How many bytes from `at` on may be part of control tokens. */
+static size_t allowed_bytes(Allowed *a, size_t at, size_t bytes)
+{
+    if (!a->foreign) return a->everywhere ? bytes - at : 0;
+    if (a->foreign[at]) return 0;
+    if (a->until <= at)
+        for (a->until = at; a->until < bytes && !a->foreign[a->until];) a->until++;
+    return a->until - at;
+}
+
+/* The longest token that is matched as a whole, of those that may stand here. */
+static size_t match_special(const Tokenizer *t, const uint8_t *text, size_t at, size_t bytes,
+                            Allowed *allowed, uint32_t *id)
+{
+    size_t room = allowed_bytes(allowed, at, bytes);
+    size_t control = room ? specials_match(t, text + at, room, true, id) : 0;
+    if (room == bytes - at) return control;
+    uint32_t plain;
+    size_t length = specials_match(t, text + at, bytes - at, false, &plain);
+    if (length <= control) return control;
+    *id = plain;
+    return length;
+}
+
+static Error encode_parts(const Tokenizer *t, const uint8_t *text, size_t bytes, Allowed *allowed,
                           Arena *scratch, Ids *ids, Why *why)
 {
     size_t start = 0;
     bool fresh = true;
     for (size_t at = 0; at < bytes;) {
         uint32_t id;
-        size_t length = specials_match(t, text + at, bytes - at, control, &id);
+        size_t length = match_special(t, text, at, bytes, allowed, &id);
         if (!length) {
             at++;
             continue;
@@ -101,27 +132,48 @@ static Error encode_parts(const Tokenizer *t, const uint8_t *text, size_t bytes,
     return encode_plain(t, text + start, bytes - start, fresh, scratch, ids, why);
 }
 
-Error tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, unsigned flags,
-                       Arena *scratch, uint32_t *ids, size_t ids_max, size_t *ids_count, Why *why)
+static Error encode_allowed(const Tokenizer *t, const uint8_t *text, size_t bytes, Allowed *allowed,
+                            unsigned flags, Arena *scratch, Ids *ids, Why *why)
 {
     if (bytes > INT32_MAX) return error_why(why, ERR_TOO_LARGE, "a text of %zu bytes", bytes);
     uint32_t bos = t->vocab->bos;
     bool wants_bos = (flags & TOKENIZE_BOS) && t->vocab->add_bos && bos < t->vocab->tokens;
     size_t mark = arena_mark(scratch), front = wants_bos ? 1 : 0;
-    if (ids_max < front) return error_why(why, ERR_CAPACITY, "no room for a single token");
-    Ids list = {ids + front, ids_max - front, 0};
-    Error error = encode_parts(t, text, bytes, flags & TOKENIZE_SPECIALS, scratch, &list, why);
+    if (ids->max < front) return error_why(why, ERR_CAPACITY, "no room for a single token");
+    Ids list = {ids->list + front, ids->max - front, 0};
+    Error error = encode_parts(t, text, bytes, allowed, scratch, &list, why);
     arena_reset(scratch, mark);
     if (error != OK) return error;
-    *ids_count = list.count + front;
+    ids->count = list.count + front;
     if (!wants_bos) return OK;
     if (list.count == 0 || list.list[0] != bos) {
-        ids[0] = bos;
+        ids->list[0] = bos;
     } else {
-        memmove(ids, ids + 1, list.count * sizeof *ids);
-        *ids_count = list.count;
+        memmove(ids->list, ids->list + 1, list.count * sizeof *ids->list);
+        ids->count = list.count;
     }
     return OK;
+}
+
+Error tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_t bytes, unsigned flags,
+                       Arena *scratch, uint32_t *ids, size_t ids_max, size_t *ids_count, Why *why)
+{
+    Allowed allowed = {.everywhere = flags & TOKENIZE_SPECIALS};
+    Ids list = {ids, ids_max, 0};
+    Error error = encode_allowed(t, text, bytes, &allowed, flags, scratch, &list, why);
+    if (error == OK) *ids_count = list.count;
+    return error;
+}
+
+Error tokenizer_encode_marked(const Tokenizer *t, const uint8_t *text, const uint8_t *foreign,
+                              size_t bytes, unsigned flags, Arena *scratch, uint32_t *ids,
+                              size_t ids_max, size_t *ids_count, Why *why)
+{
+    Allowed allowed = {.foreign = foreign};
+    Ids list = {ids, ids_max, 0};
+    Error error = encode_allowed(t, text, bytes, &allowed, flags, scratch, &list, why);
+    if (error == OK) *ids_count = list.count;
+    return error;
 }
 
 /* The bytes of a token that is text, in the vocabulary's own spelling of them; `out` has room for all of piece. */

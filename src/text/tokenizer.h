@@ -41,6 +41,13 @@ MUST_CHECK Error tokenizer_encode(const Tokenizer *t, const uint8_t *text, size_
                                   unsigned flags, Arena *scratch, uint32_t *ids, size_t ids_max,
                                   size_t *ids_count, Why *why);
 
+/* The same of a text of which only some bytes may be part of control tokens: those with foreign[i] == 0. A control
+ * token is read where all of its bytes may; `flags`: TOKENIZE_BOS or 0. */
+MUST_CHECK Error tokenizer_encode_marked(const Tokenizer *t, const uint8_t *text,
+                                         const uint8_t *foreign, size_t bytes, unsigned flags,
+                                         Arena *scratch, uint32_t *ids, size_t ids_max,
+                                         size_t *ids_count, Why *why);
+
 /* The bytes one id stands for: specials rendered when `specials`, else nothing for control tokens.
  * Errors  ERR_RANGE for an id outside the vocabulary, ERR_CAPACITY. TOKENIZER_PIECE_BYTES_MAX bytes suffice. */
 enum { TOKENIZER_PIECE_BYTES_MAX = 1024 };

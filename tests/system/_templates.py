@@ -7,8 +7,13 @@ import datetime
 import glob
 import json
 import os
+import pathlib
+import struct
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
+from support import MODELS, models_folder  # noqa: E402
 
 NOW = 1764460800 + 3723  # 30 November 2025, 01:02:03 UTC
 
@@ -203,3 +208,26 @@ CONVERSATIONS = {
 
 def values_of(name):
     return {"add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>", **CONVERSATIONS[name]}
+
+
+def shows_python(text):
+    """Texts that name Python's own objects, such as generators and methods: nobody's templates print them."""
+    return " object at 0x" in text or "<built-in" in text or "dict_" in text or "<bound" in text
+
+
+def of_models():
+    """The templates in the pulled models (docs/format/knot.md); a model whose file has none is left out."""
+    found = {}
+    for model in MODELS:
+        with open(models_folder() / f"{model}.knot", "rb") as f:
+            head = f.read(10)
+            version, length = struct.unpack_from("<HI", head, 4)
+            header = json.loads(f.read(length))
+            start = ((10 + length + 3) & ~3) + 1
+            start = start if version == 1 else (start + 4095) & ~4095
+            f.seek(start + header["tokenizer"]["offset"])
+            section = f.read(header["tokenizer"]["length"])
+        template_bytes, = struct.unpack_from("<I", section, 52)
+        if template_bytes:
+            found[model] = section[-template_bytes:].decode()
+    return found

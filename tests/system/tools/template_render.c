@@ -82,8 +82,10 @@ static void parse(Tool *t, yyjson_val *source)
 int main(void)
 {
     static Tool t;
-    t.parsed = arena_make(malloc(ARENA_BYTES), ARENA_BYTES);
-    t.used = arena_make(malloc(ARENA_BYTES), ARENA_BYTES);
+    void *parsed = malloc(ARENA_BYTES), *used = malloc(ARENA_BYTES);
+    if (!parsed || !used) return 2;
+    t.parsed = arena_make(parsed, ARENA_BYTES);
+    t.used = arena_make(used, ARENA_BYTES);
     char *text = NULL;
     size_t room = 0;
     for (ssize_t bytes; (bytes = getline(&text, &room, stdin)) > 0;) {
@@ -96,7 +98,7 @@ int main(void)
     }
     free(text);
     free(t.source);
-    free(t.parsed.base);
-    free(t.used.base);
+    free(parsed);
+    free(used);
     return 0;
 }

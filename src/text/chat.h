@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A conversation to ids: by the turns that are built in (turns.h), or by the template that the model's file has.
+ *
+ *   the template is missing, not to be parsed, or fails on a user's message   turns, if their format is known
+ *   the vocabulary has no known format                                        the template
+ *   both give the same ids for every probe that the template renders          turns
+ *   they differ                                                               the template
+ *
+ * The probes are four small conversations, with and without a system message and an answer. Where both agree the turns
+ * are taken, since they also know what a template may refuse (a late system message). Text of messages never
+ * becomes a control token in either way. */
+#ifndef COBORD_TEXT_CHAT_H
+#define COBORD_TEXT_CHAT_H
+
+#include "text/jinja.h"
+#include "text/turns.h"
+
+typedef enum ChatWay { CHAT_NONE, CHAT_TURNS, CHAT_TEMPLATE } ChatWay;
+
+typedef struct Chat {
+    const Tokenizer *tokenizer;
+    ChatWay way;
+    Jinja jinja; /* when the way is the template */
+    Why fault;   /* why the file's template cannot be used, with line and column; "" */
+} Chat;
+
+/* Never fails: a template that cannot be used leaves the turns. chat_bytes of `arena` keep the template;
+ * chat_probe_bytes of `scratch` are needed for the choice. Owner  the tokenizer and its vocabulary outlive it.
+ * Thread  read-only afterwards. */
+size_t chat_bytes(const Tokenizer *t);
+size_t chat_probe_bytes(const Tokenizer *t);
+void chat_make(const Tokenizer *t, Arena *arena, Arena *scratch, Chat *out);
+
+/* What a template sees beside the messages; `now_s` is what strftime_now says, in UTC. */
+typedef struct ChatTurns {
+    const Turn *turns;
+    size_t count;
+    int64_t now_s;
+} ChatTurns;
+
+/* A whole conversation and the opening of the answer, in two steps, since only the text's length tells the room for
+ * ids: the text in `arena` of chat_text_bytes, then ids[chat_ids_max(text)], exactly one BOS in front where the
+ * model wants one. With CHAT_TURNS there is no text: the second step does all.
+ * Errors  ERR_USAGE: the template refuses, in its own words; others of jinja.h and turns.h. */
+size_t chat_text_bytes(const Chat *c, const ChatTurns *turns);
+MUST_CHECK Error chat_text(const Chat *c, const ChatTurns *turns, Arena *arena, JinjaText *out,
+                           Why *why);
+size_t chat_ids_max(const Chat *c, const ChatTurns *turns, JinjaText text);
+size_t chat_scratch_bytes(const Chat *c, const ChatTurns *turns, JinjaText text);
+MUST_CHECK Error chat_encode(const Chat *c, const ChatTurns *turns, JinjaText text, Arena *scratch,
+                             uint32_t *ids, size_t ids_max, size_t *ids_count, Why *why);
+
+#endif
