@@ -103,8 +103,6 @@ void answer_write_fault(JsonWriter *w, const Refusal *refusal)
     json_writer_raw(w, "\n\n");
 }
 
-void answer_write_comment(JsonWriter *w) { json_writer_raw(w, ": keep-alive\n\n"); }
-
 /* ---- Where a stream can go on ---- */
 
 void answer_write_place(const AnswerHead *head, JsonWriter *w, const uint32_t *tokens,

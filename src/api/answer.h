@@ -46,7 +46,8 @@ void answer_write_finish(const AnswerHead *head, JsonWriter *w, uint32_t index,
 void answer_write_usage(const AnswerHead *head, JsonWriter *w, const AnswerUsage *usage);
 void answer_write_done(JsonWriter *w);
 void answer_write_fault(JsonWriter *w, const Refusal *refusal);
-void answer_write_comment(JsonWriter *w);
+/* What is written into a stream that is silent. */
+#define ANSWER_COMMENT ": keep-alive\n\n"
 
 /* ---- Where a stream can go on: the id of the event to come, and of the last that a client got (Last-Event-ID).
  *

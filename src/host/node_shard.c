@@ -36,20 +36,18 @@ static void name_range(const NodeWork *w, char out[NODE_RANGE_BYTES])
     (void)snprintf(out, NODE_RANGE_BYTES, "ids %u to %u", s->vocab.id_first, s->vocab.id_last);
 }
 
-static void write_number(JsonWriter *out, const char *before, uint64_t value)
-{
-    json_writer_raw(out, before);
-    json_writer_u64(out, value);
-}
-
 /* The range is written under the lock, by run_configure. */
 static void describe(const NodeWork *w, JsonWriter *out)
 {
     const NodeShard *s = shard_of_const(w);
-    write_number(out, ",\"ids\":[", s->vocab.id_first);
-    write_number(out, ",", s->vocab.id_last);
-    write_number(out, "],\"chunk\":", w->chunk);
-    write_number(out, ",\"logit_rows\":", w->logit_rows);
+    json_writer_member(out, "ids");
+    json_writer_raw(out, "[");
+    json_writer_u64(out, s->vocab.id_first);
+    json_writer_raw(out, ",");
+    json_writer_u64(out, s->vocab.id_last);
+    json_writer_raw(out, "]");
+    json_writer_member_u64(out, "chunk", w->chunk);
+    json_writer_member_u64(out, "logit_rows", w->logit_rows);
 }
 
 static void write_metrics(const NodeWork *w, JsonWriter *out)

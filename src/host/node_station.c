@@ -128,12 +128,6 @@ static void name_range(const NodeWork *w, char out[NODE_RANGE_BYTES])
                    embed ? " and embedding" : "", head ? " and head" : "");
 }
 
-static void write_number(JsonWriter *out, const char *before, uint64_t value)
-{
-    json_writer_raw(out, before);
-    json_writer_u64(out, value);
-}
-
 static void describe(const NodeWork *w, JsonWriter *out)
 {
     const NodeStation *s = station_of_const(w);
@@ -141,16 +135,16 @@ static void describe(const NodeWork *w, JsonWriter *out)
     char range[NODE_RANGE_BYTES]; /* between the blanks of "layers 0-14 and head" */
     (void)snprintf(range, sizeof range, "%s", w->range + strlen("layers "));
     range[strcspn(range, " ")] = '\0';
-    json_writer_raw(out, ",\"range\":");
-    json_writer_text(out, range);
-    if (s->vocab.embed) json_writer_raw(out, ",\"embed\":true");
-    if (s->vocab.head) json_writer_raw(out, ",\"head\":true");
-    write_number(out, ",\"chunk\":", w->chunk);
-    write_number(out, ",\"context\":", c->context);
-    json_writer_raw(out, ",\"cache_type\":");
-    json_writer_text(out, c->cache == CACHE_F16 ? "f16" : "q8_0");
-    write_number(out, ",\"sessions\":{\"known\":", s->sessions);
-    write_number(out, ",\"max\":", c->sessions);
+    json_writer_member_text(out, "range", range);
+    if (s->vocab.embed) json_writer_member_bool(out, "embed", true);
+    if (s->vocab.head) json_writer_member_bool(out, "head", true);
+    json_writer_member_u64(out, "chunk", w->chunk);
+    json_writer_member_u64(out, "context", c->context);
+    json_writer_member_text(out, "cache_type", c->cache == CACHE_F16 ? "f16" : "q8_0");
+    json_writer_member(out, "sessions");
+    json_writer_raw(out, "{");
+    json_writer_member_u64(out, "known", s->sessions);
+    json_writer_member_u64(out, "max", c->sessions);
     json_writer_raw(out, "}");
 }
 

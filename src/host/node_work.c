@@ -90,33 +90,20 @@ static const char *state_name(const NodeWork *w)
     return w->loaded ? "ready" : "loading";
 }
 
-static void write_member(JsonWriter *out, const char *name, uint64_t value)
-{
-    json_writer_raw(out, ",\"");
-    json_writer_raw(out, name);
-    json_writer_raw(out, "\":");
-    json_writer_u64(out, value);
-}
-
-static void write_text(JsonWriter *out, const char *name, const char *text)
-{
-    json_writer_raw(out, ",\"");
-    json_writer_raw(out, name);
-    json_writer_raw(out, "\":");
-    json_writer_text(out, text);
-}
-
 static void write_memory(NodeWork *w, JsonWriter *out)
 {
-    json_writer_raw(out, ",\"memory\":{\"budget_bytes\":");
-    json_writer_u64(out, w->node->cluster->memory_bytes);
-    write_member(out, "need_bytes", w->loaded_total_bytes);
-    write_member(out, "resident_bytes", memory_resident());
-    write_member(out, "peak_bytes", memory_peak());
-    json_writer_raw(out, "},\"weights\":{\"resident\":");
-    json_writer_bool(out, w->loaded_resident);
-    write_member(out, "bytes", w->loaded_weight_bytes);
-    write_member(out, "pinned_bytes", w->loaded_pinned_bytes);
+    json_writer_member(out, "memory");
+    json_writer_raw(out, "{");
+    json_writer_member_u64(out, "budget_bytes", w->node->cluster->memory_bytes);
+    json_writer_member_u64(out, "need_bytes", w->loaded_total_bytes);
+    json_writer_member_u64(out, "resident_bytes", memory_resident());
+    json_writer_member_u64(out, "peak_bytes", memory_peak());
+    json_writer_raw(out, "}");
+    json_writer_member(out, "weights");
+    json_writer_raw(out, "{");
+    json_writer_member_bool(out, "resident", w->loaded_resident);
+    json_writer_member_u64(out, "bytes", w->loaded_weight_bytes);
+    json_writer_member_u64(out, "pinned_bytes", w->loaded_pinned_bytes);
     json_writer_raw(out, "}");
 }
 
@@ -129,18 +116,18 @@ static bool say_ready(void *work, char *json, size_t room)
     char knot_id[17];
     (void)snprintf(knot_id, sizeof knot_id, "%016" PRIx64, c->knot_id);
     JsonWriter out = json_writer_make(json, room - 1);
-    json_writer_raw(&out, "{\"ready\":");
-    json_writer_bool(&out, ready);
-    write_text(&out, "state", state);
-    write_text(&out, "id", w->node->self->id);
-    write_text(&out, "role", cluster_file_role_name(w->node->self->role));
-    write_text(&out, "version", w->node->options->version);
-    write_member(&out, "frame_version", FRAME_VERSION);
-    write_text(&out, "knot_id", knot_id);
-    write_text(&out, "isa", kernels_isa_name(w->kernels->isa));
-    write_member(&out, "threads", w->threads);
+    json_writer_raw(&out, "{");
+    json_writer_member_bool(&out, "ready", ready);
+    json_writer_member_text(&out, "state", state);
+    json_writer_member_text(&out, "id", w->node->self->id);
+    json_writer_member_text(&out, "role", cluster_file_role_name(w->node->self->role));
+    json_writer_member_text(&out, "version", w->node->options->version);
+    json_writer_member_u64(&out, "frame_version", FRAME_VERSION);
+    json_writer_member_text(&out, "knot_id", knot_id);
+    json_writer_member_text(&out, "isa", kernels_isa_name(w->kernels->isa));
+    json_writer_member_u64(&out, "threads", w->threads);
     pthread_mutex_lock(&w->lock);
-    write_text(&out, "owns", w->range);
+    json_writer_member_text(&out, "owns", w->range);
     write_memory(w, &out);
     w->role->describe(w, &out);
     pthread_mutex_unlock(&w->lock);

@@ -282,7 +282,7 @@ static void begin_stream(const Intake *in, ServeJob *job)
 {
     char event[ANSWER_EVENT_BYTES * 2];
     uint32_t none[ANSWER_CHOICES_MAX] = {0};
-    http_stream_begin(job->x, "text/event-stream", ": keep-alive\n\n", SERVE_IDLE_COMMENT_S);
+    http_stream_begin(job->x, "text/event-stream", ANSWER_COMMENT, SERVE_IDLE_COMMENT_S);
     for (uint32_t i = 0; !in->journaled && i < job->answer_count; i++) {
         JsonWriter w = json_writer_make(event, sizeof event);
         if (job->journaled && job->head.chat)
