@@ -192,7 +192,7 @@ static void plan_cluster_node(const PlanClusterRequest *r, const PlanPlace *plac
         n->id_first = r->plan->role[p->stations + n->part].id_first;
         n->id_last = r->plan->role[p->stations + n->part].id_last;
     }
-    if (n->role == CLUSTER_LAYER_WARDEN || n->role == CLUSTER_SHARD_WARDEN) {
+    if (cluster_file_is_warden(n->role)) {
         PlanWarden warden = plan_cluster_warden(r, place);
         n->range = warden.range;
         n->id_first = warden.id_first;
