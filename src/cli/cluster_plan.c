@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cluster_spread.h"
 #include "host/cpu.h"
 #include "host/file_writer.h"
 #include "host/memory.h"
-#include "host/places.h"
 #include "host/probe.h"
 
 static const uint64_t MEMORY_DEFAULT = (uint64_t)128 << 20;
@@ -149,6 +149,19 @@ static Error list_places(ClusterPlan *p, Why *why)
     return plan_cluster_places(&p->request, p->places, p->place_count, &p->place_count, why);
 }
 
+/* On this machine a file's nodes may be started from anywhere. On others a relative path is beside the cluster file. */
+static Error name_key(ClusterPlan *p, const char *given, Why *why)
+{
+    char here[PLACES_PATH_BYTES];
+    if (!given || given[0] == '/' || p->hosts.count || !getcwd(here, sizeof here)) {
+        if (given && strlen(given) >= sizeof p->key_file)
+            return error_why(why, ERR_TOO_LARGE, "the path of the key");
+        (void)snprintf(p->key_file, sizeof p->key_file, "%s", given ? given : "");
+        return OK;
+    }
+    return places_join(p->key_file, sizeof p->key_file, here, "", given, "", why);
+}
+
 Error cluster_plan_make(const Options *o, const char *model_name, const OpenModel *model,
                         const Hosts *hosts, ClusterPlan *p, Why *why)
 {
@@ -158,7 +171,7 @@ Error cluster_plan_make(const Options *o, const char *model_name, const OpenMode
     static const RowsElement elements[] = {ROWS_F32, ROWS_F16, ROWS_INT8};
     model_name_of(model_name, p->name);
     TRY(name_knot(p, model, why));
-    const char *key = options_text(o, OPTION_KEY_FILE);
+    TRY(name_key(p, options_text(o, OPTION_KEY_FILE), why));
     p->request = (PlanClusterRequest){
         .plan = &p->plan,
         .replicas = (uint32_t)options_count(o, OPTION_REPLICAS),
@@ -168,7 +181,7 @@ Error cluster_plan_make(const Options *o, const char *model_name, const OpenMode
         .model_name = p->name,
         .knot_key = p->knot_key,
         .store = p->store,
-        .key_file = key ? key : "",
+        .key_file = p->key_file,
         .element = elements[options_count(o, OPTION_ELEMENT)],
         .directory = "",
     };

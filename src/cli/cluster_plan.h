@@ -16,6 +16,7 @@
 #include "cluster/cost.h"
 #include "cluster/plan_cluster.h"
 #include "host/open_model.h"
+#include "host/places.h"
 
 /* Options of a verb that plans a cluster. */
 #define CLUSTER_PLAN_OPTIONS                                                                    \
@@ -28,6 +29,7 @@ typedef struct ClusterPlan {
     PhaseRange ranges[PLAN_ROLES_MAX];
     uint32_t id_ends[PLAN_ROLES_MAX];
     Plan plan;
+    char key_file[PLACES_PATH_BYTES];
     uint32_t role_machine[PLAN_ROLES_MAX]; /* of stations, then shards; 0 without hosts */
     CostMachine machine[HOSTS_MAX];
     bool bandwidth_measured[HOSTS_MAX], hop_measured[HOSTS_MAX], stream_is_cached[HOSTS_MAX];

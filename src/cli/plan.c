@@ -44,7 +44,7 @@ static Error address_here(ClusterPlan *p, char *host, uint16_t port, Why *why)
             error_why(why, ERR_RANGE, "%u nodes from port %u on", p->place_count, (unsigned)port);
     for (uint32_t i = 0; reserved && i < p->place_count; i++) {
         const char *at = i ? nodes : host;
-        reserved[i].fd = -1;
+        reserved[i].fd = reserved[i].claim = -1;
         if (error == OK && !port) error = ports_reserve(at, 0, &reserved[i], why);
         p->addresses[i] =
             (PlanAddress){.host = at, .port = port ? (uint16_t)(port + i) : reserved[i].number};

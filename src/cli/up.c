@@ -152,10 +152,9 @@ static Error write_cluster(Up *up, const Options *o, const char *name, const Ope
     if (error == OK) error = reserve_ports(up, &p, why);
     (void)snprintf(directory, sizeof directory, "%s/", up->directory);
     p.request.directory = directory;
-    if (error == OK && !options_text(o, OPTION_KEY_FILE)) {
-        p.request.key_file = up->key;
-        if (access(up->key, F_OK) != 0) error = key_make(up->key, key, why);
-    }
+    if (!options_text(o, OPTION_KEY_FILE)) p.request.key_file = up->key;
+    if (error == OK && access(p.request.key_file, F_OK) != 0)
+        error = key_make(p.request.key_file, key, why);
     if (error == OK) error = cluster_plan_file(&p, why);
     if (error == OK) error = cluster_plan_write(&p, up->cluster, why);
     cluster_plan_free(&p);
@@ -204,6 +203,19 @@ static int run(Up *up, const Options *o, const TlsOptions *tls, Why *why)
     return up_run(&request);
 }
 
+/* A file says where and what its nodes are: a flag that would say it again is a mistake. */
+static int refuse_beside_cluster(const Options *o)
+{
+    static const OptionId plans[] = {CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_END};
+    if (o->operand_count) return 0;
+    for (const OptionId *id = plans; *id != OPTION_END; id++) {
+        const char *where = options_where(o, *id);
+        if (options_given(o, *id) && strncmp(where, "--", 2) == 0)
+            return complain_usage("up: %s has no effect with --cluster: the file says it", where);
+    }
+    return 0;
+}
+
 int cli_up(int argc, char **argv)
 {
     Options o;
@@ -217,6 +229,7 @@ int cli_up(int argc, char **argv)
     if (options_given(&o, OPTION_WORKERS) &&
         (options_given(&o, OPTION_STATIONS) || options_given(&o, OPTION_SHARDS)))
         return complain_usage("up: give either --workers or --stations and --shards");
+    if ((code = refuse_beside_cluster(&o)) != 0) return code;
     if ((code = tls_options_read(&o, &tls)) != 0) return code;
     stop_install();
     code = run(&up, &o, &tls, &why);

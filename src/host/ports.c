@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 Error ports_parse(const char *where, char host[PORTS_HOST_BYTES], uint16_t *number, Why *why)
@@ -63,24 +65,43 @@ static Error ports_bind(const struct addrinfo *a, const char *host, uint16_t num
     return error;
 }
 
+/* Errors  ERR_IO: somebody has claimed it. */
+static Error ports_claim(Port *p, Why *why)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    char text[PORTS_TEXT_BYTES];
+    p->claim = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int bytes = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "cobord/%s",
+                         ports_text(p->host, p->number, text));
+    if ((size_t)bytes >= sizeof name.sun_path - 1) bytes = (int)sizeof name.sun_path - 2;
+    socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)bytes);
+    if (p->claim >= 0 && bind(p->claim, (struct sockaddr *)&name, length) == 0) return OK;
+    Error error =
+        error_why(why, ERR_IO, "%s port %u: %s", p->host, (unsigned)p->number, strerror(errno));
+    ports_release(p);
+    return error;
+}
+
 Error ports_reserve(const char *host, uint16_t number, Port *out, Why *why)
 {
     char digits[8];
     struct addrinfo *found = NULL, hints = {.ai_family = AF_UNSPEC,
                                             .ai_socktype = SOCK_STREAM,
                                             .ai_flags = AI_PASSIVE};
-    *out = (Port){.fd = -1};
+    *out = (Port){.fd = -1, .claim = -1};
     (void)snprintf(out->host, sizeof out->host, "%s", host);
     (void)snprintf(digits, sizeof digits, "%u", (unsigned)number);
     int fault = getaddrinfo(host, digits, &hints, &found);
     if (fault) return error_why(why, ERR_USAGE, "%s: %s", host, gai_strerror(fault));
     Error error = ports_bind(found, host, number, out, why);
     freeaddrinfo(found);
+    if (error == OK && number) error = ports_claim(out, why);
     return error;
 }
 
 void ports_release(Port *port)
 {
     if (port->fd >= 0) close(port->fd);
-    port->fd = -1;
+    if (port->claim >= 0) close(port->claim);
+    port->fd = port->claim = -1;
 }

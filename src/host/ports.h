@@ -6,6 +6,8 @@
  *             since nobody else listens
  *   restart   the child is gone, the port is still ours
  *
+ * An address that was asked for by number is also claimed by name (a Unix socket without a file), since two
+ * that reserve the same one before anybody listens would both be let.
  * While no child listens, a connection is refused at once, as it should be. */
 #ifndef COBORD_HOST_PORTS_H
 #define COBORD_HOST_PORTS_H
@@ -19,7 +21,8 @@
 enum { PORTS_HOST_BYTES = 256, PORTS_TEXT_BYTES = PORTS_HOST_BYTES + 16 };
 
 typedef struct Port {
-    int fd; /* -1: none */
+    int fd;    /* -1: none */
+    int claim; /* of an address that was asked for: whoever else asks is told; -1: none */
     uint16_t number;
     char host[PORTS_HOST_BYTES]; /* as it was given, without brackets */
 } Port;

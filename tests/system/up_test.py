@@ -304,6 +304,24 @@ class Lives(unittest.TestCase):
             self.refuse(1, "in use", "--listen", arguments=("--listen", f"127.0.0.1:{port}"))
             self.assertLess(time.time() - began, 5)
 
+    def test_two_at_once_on_one_port(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            where = f"127.0.0.1:{free.getsockname()[1]}"
+        two = [self.up("--listen", where, *self.SMALL, wait=False) for _ in range(2)]
+        wait_until(lambda: any(c.process.poll() is not None for c in two), 60)
+        lost, won = sorted(two, key=lambda c: c.process.poll() is None)
+        self.assertEqual(lost.process.wait(timeout=60), 1)
+        self.assertIn("in use", lost.errors())
+        self.assertIn(where, won.process.stdout.readline())
+        self.assertEqual(won.stop(), 0)
+
+    def test_a_key_beside_us(self):
+        with tempfile.TemporaryDirectory() as d:
+            key = os.path.relpath(os.path.join(d, "key"))
+            cluster = self.up("--listen", "127.0.0.1:0", "--key-file", key, *self.SMALL)
+            self.assertEqual(os.stat(os.path.join(d, "key")).st_mode & 0o777, 0o600)
+            self.assertEqual(cluster.stop(), 0)
+
     def test_too_small_a_plan(self):
         self.refuse(1, "MiB allowed", "attention cache", arguments=("--listen", "127.0.0.1:0", "--memory", "20M"))
         large = ("--listen", "127.0.0.1:0", "--memory", "64M", "--context", "8192")
@@ -312,6 +330,7 @@ class Lives(unittest.TestCase):
     def test_wrong_usage(self):
         self.refuse(2, "MODEL or --cluster", arguments=(), model=None)
         self.refuse(2, "MODEL or --cluster", arguments=("--cluster", "x.json"))
+        self.refuse(2, "--stations has no effect", arguments=("--cluster", "x.json", "--stations", "4"), model=None)
         self.refuse(1, "not found", "x.json", arguments=("--cluster", "/nonexistent/x.json"), model=None)
 
     def test_a_directory_of_ones_own(self):
