@@ -38,7 +38,8 @@
  * event waits, so that who reads it can stop its slot first.
  *
  * Invariants
- *   1. Request ids rise: (nonce, count). A retry has a new one, so that a late twin is refused.
+ *   1. Request ids rise: (nonce, count). A retry has a new one, so that a late twin is refused; sessions of another
+ *      coordinator have other names.
  *   2. A session's name is used for one slot's unbroken history; a slot that was forgotten gets a new one.
  *   3. What a client sees does not depend on failures, except as delay, an error, or `degraded`. */
 #ifndef COBORD_CLUSTER_PIPELINE_H
@@ -53,7 +54,7 @@ typedef struct PipelineConfig {
     const Hyper *hyper;
     uint32_t slots, logit_rows;
     uint32_t frames;      /* at stations at once; 0: as many as stations */
-    uint32_t nonce;       /* larger than that of any earlier coordinator: seconds since 1970 */
+    uint32_t nonce;       /* no other coordinator's: begins the names of sessions; random */
     uint32_t patience_ms; /* 0: 30,000 */
 } PipelineConfig;
 

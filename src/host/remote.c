@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "host/clock.h"
@@ -24,6 +25,15 @@ enum {
 
 /* ---- Opening ---- */
 
+/* Two coordinators may ask the same stations, and begin in the same second: the clock would give their
+ * sessions the same names, and each would go on in the other's. */
+static uint32_t make_nonce(void)
+{
+    uint32_t nonce;
+    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) nonce = (uint32_t)time(NULL);
+    return nonce;
+}
+
 static PipelineConfig pipeline_config(const RemoteOptions *o)
 {
     const ClusterFile *c = o->cluster;
@@ -33,7 +43,7 @@ static PipelineConfig pipeline_config(const RemoteOptions *o)
         .slots = c->sessions,
         .logit_rows = c->sessions,
         .frames = c->pipeline ? c->pipeline : c->parts[CLUSTER_STATION],
-        .nonce = (uint32_t)time(NULL),
+        .nonce = make_nonce(),
     };
 }
 

@@ -178,6 +178,12 @@ class Cluster(Server):
                 raise AssertionError(f"/ready: {self.call('GET', '/ready')}; {self.errors()}")
             time.sleep(0.05)
 
+    def is_ready(self):
+        try:
+            return self.call("GET", "/ready", timeout=5)[0] == 200
+        except OSError:
+            return False
+
     def missing(self):
         return json.loads(self.call("GET", "/ready")[2])["missing"]
 
@@ -208,6 +214,16 @@ class Cluster(Server):
         return codes
 
 
+class Second(Cluster):
+    """Another coordinator of the same stations and shards, with a journal of its own."""
+
+    def __init__(self, first, directory):
+        self.directory, self.tls, self.port = directory, None, free_ports(1)[0]
+        self.write("key", KEY)
+        coordinator = {"id": "coordinator-0", "address": f"127.0.0.1:{self.port}"}
+        self.path = self.write("cluster.json", json.dumps(dict(first.file, coordinator=coordinator)))
+
+
 def wait_until(condition, what, seconds=10):
     end = time.time() + seconds
     while not condition():
@@ -226,6 +242,30 @@ ASKED = [
 
 def answers(server):
     return [[c["message"]["content"] for c in server.json(CHAT, body)["choices"]] for body in ASKED]
+
+
+class TwoCoordinatorsTest(unittest.TestCase):
+    def test_begun_in_the_same_second(self):
+        """Each has sessions of its own at the stations, whatever the clock says: neither finds the other's in its way."""
+        with tempfile.TemporaryDirectory() as d:
+            first = Cluster(without=("coordinator-0",), sessions=8, context=256)
+            try:
+                first.kill("coordinator-0", signal.SIGTERM)
+                second = Second(first, d)
+                time.sleep(1.05 - time.time() % 1)
+                first.start("coordinator-0")
+                first.nodes["coordinator-1"] = Node(second.path, "coordinator-0")
+                for c in (first, second):
+                    wait_until(lambda c=c: c.is_ready(), "both coordinators", 30)
+                texts = [[content(c.json(CHAT, greedy(f"{ask} {c.port}", 12))) for c in (first, second, first)]
+                         for ask in ("Say something of", "Count down from", "Who was")]
+                for one, _, again in texts:
+                    self.assertEqual(one, again)
+                for c in (first, second):
+                    self.assertEqual([n["failures"] for n in c.cluster()["nodes"]], [0] * 4)
+                    self.assertEqual(c.cluster()["replays"], 0)
+            finally:
+                first.stop()
 
 
 class WholeClusterTest(unittest.TestCase):
