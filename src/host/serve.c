@@ -223,9 +223,10 @@ static bool step(Serve *s)
     uint32_t count;
     Why why = {{0}};
     uint64_t start = clock_now_ns();
+    bool works = s->figures.active > 0; /* a cluster's engine also waits for its nodes' health */
     if (!s->options.engine.step(s->options.engine.engine, &events, &count, &why)) return false;
-    s->figures.steps++;
-    s->figures.step_ms += (clock_now_ns() - start) / 1000000;
+    s->figures.steps += works;
+    if (works) s->figures.step_ms += (clock_now_ns() - start) / 1000000;
     for (uint32_t i = 0; i < count; i++) {
         ServeAnswer *a = s->slots[events[i].slot];
         if (a && a->state == SERVE_RUNNING) serve_answer_event(s, a, &events[i], &why);
