@@ -246,7 +246,7 @@ def answers(server):
 
 class TwoCoordinatorsTest(unittest.TestCase):
     def test_begun_in_the_same_second(self):
-        """Each has sessions of its own at the stations, whatever the clock says: neither finds the other's in its way."""
+        """Each has sessions of its own at the stations, whatever the clock says: neither finds the other's."""
         with tempfile.TemporaryDirectory() as d:
             first = Cluster(without=("coordinator-0",), sessions=8, context=256)
             try:
