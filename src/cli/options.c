@@ -144,7 +144,7 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
                          "frames under way at once; 0: one a station", "0", 0, 64, NULL, 0},
     [OPTION_KEY_FILE] = {"key-file", 0, OPTION_TEXT, "FILE",
                          "file with the key that nodes show each other, its full path on every "
-                         "machine; plan makes one that is missing",
+                         "machine; plan and up make one that is missing",
                          NULL, 0, 0, NULL, 0},
     [OPTION_HOSTS] = {"hosts", 0, OPTION_TEXT, "LIST|FILE",
                       "machines to spread over: addresses with commas between, or a JSON file",

@@ -95,12 +95,7 @@ static void run_configure(void *work, NodeRequest *r)
         if (error != OK) set_ids(s, first_before, last_before);
         else error = node_work_rebuild(w, &sum, &why);
     }
-    if (error != OK) {
-        node_work_fail(w, r, "configure", error, &why);
-        return;
-    }
-    node_announce(w->node, w->range);
-    node_server_reply(r, 200, "application/json", "{\"configured\":true}", 19);
+    node_work_configured(w, r, error, &why);
 }
 
 static const NodeRoute routes[] = {

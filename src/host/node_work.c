@@ -48,6 +48,16 @@ void node_work_fail(NodeWork *w, NodeRequest *r, const char *what, Error error, 
     node_server_reply_error(r, error, why);
 }
 
+void node_work_configured(NodeWork *w, NodeRequest *r, Error error, const Why *why)
+{
+    if (error != OK) {
+        node_work_fail(w, r, "configure", error, why);
+        return;
+    }
+    node_announce(w->node, w->range);
+    node_server_reply(r, 200, "application/json", "{\"configured\":true}", 19);
+}
+
 uint64_t node_work_begin(NodeWork *w, NodeRequest *r)
 {
     w->current = r;

@@ -82,6 +82,8 @@ void node_work_fail(NodeWork *w, NodeRequest *r, const char *what, Error error, 
 uint64_t node_work_begin(NodeWork *w, NodeRequest *r);
 uint32_t node_work_end(NodeWork *w, uint64_t begun_ns);
 
+/* The answer to POST /configure: the new range is announced, or the old one stays. */
+void node_work_configured(NodeWork *w, NodeRequest *r, Error error, const Why *why);
 /* POST /drain. */
 void node_work_drain(void *work, NodeRequest *r);
 
