@@ -145,7 +145,7 @@ static uint32_t parse_literal(Parser *p)
         if (bytes >= LITERAL_BYTES_MAX) return fault(p, "the literal is longer than 4096 bytes");
         bytes += utf8_write(read_character(p), out + bytes);
     }
-    p->at++;
+    p->at += !at_end(p);
     return grammar_bytes(p->b, out, bytes);
 }
 

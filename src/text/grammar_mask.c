@@ -68,6 +68,8 @@ static void follow_epoch(GrammarMask *m)
     for (uint32_t i = 0; i < GRAMMAR_MASKS; i++) m->kept[i].state = 0;
 }
 
+uint32_t grammar_mask_ids(const GrammarMask *m) { return m->v->id_last - m->v->id_first; }
+
 void grammar_mask_restart(GrammarMask *m)
 {
     grammar_machine_restart(m->machine);

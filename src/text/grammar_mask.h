@@ -26,6 +26,8 @@ MUST_CHECK Error grammar_mask_build(const GrammarVocab *v, const Grammar *g,
                                     const GrammarLimits *limits, Arena *arena, GrammarMask **out,
                                     Why *why);
 void grammar_mask_restart(GrammarMask *m);
+/* How many ids it covers, from id_first on. */
+uint32_t grammar_mask_ids(const GrammarMask *m);
 
 /* Bit id - id_first of word (id - id_first) / 32; grammar_mask_words of them. Valid until the next call. */
 uint32_t grammar_mask_words(const GrammarVocab *v);

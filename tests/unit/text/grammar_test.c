@@ -91,7 +91,8 @@ static void allows_what_gbnf_says(void **state)
     run("root ::= \"a\" \"b\"? | [x-z]+ # a comment\n");
     YES("a", "ab", "x", "zyx");
     NO("", "b", "abb", "ax", "w", "a ");
-    run("# first\n\nroot ::=\n  item (\",\" item)*\nitem ::= [a-c]\n      | \"d\" # last\n      | (\n \"e\"\n \"f\" )\n");
+    run("# first\n\nroot ::=\n  item (\",\" item)*\nitem ::= [a-c]\n      | \"d\" # last\n      | "
+        "(\n \"e\"\n \"f\" )\n");
     YES("a", "a,b", "d,ef,c");
     NO("a,", "e", "a b", "f", ",a");
     run("root ::= \"\\\"\" [^\"\\\\\\n] \"\\x41\\u00e9\\U0001F600\\t\\\\\" .");
@@ -108,7 +109,8 @@ static void allows_what_gbnf_says(void **state)
 static void allows_what_llama_cpp_shows(void **state)
 {
     (void)state;
-    run("root ::= (expr \"=\" term \"\\n\")+\nexpr ::= term ([-+*/] term)*\nterm ::= num | \"(\" expr \")\" \nnum ::= [0-9]+");
+    run("root ::= (expr \"=\" term \"\\n\")+\nexpr ::= term ([-+*/] term)*\nterm ::= num | \"(\" "
+        "expr \")\" \nnum ::= [0-9]+");
     YES("1+2=3\n", "(1+2)*3=9\n4=4\n", "((((7))))=7\n");
     NO("1+2=3", "1+=3\n", "(1=1\n", "1)=1\n");
     run("root ::= \"1. \" move \" \" move \"\\n\" ([1-9] [0-9]? \". \" move \" \" move \"\\n\")+\n"
@@ -120,7 +122,8 @@ static void allows_what_llama_cpp_shows(void **state)
     run("root ::= object\nvalue ::= object | array | string | number | (\"true\" | \"false\" | \"null\") ws\n"
         "object ::= \"{\" ws ( string \":\" ws value (\",\" ws string \":\" ws value)* )? \"}\" ws\n"
         "array ::= \"[\" ws ( value (\",\" ws value)* )? \"]\" ws\n"
-        "string ::= \"\\\"\" ( [^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4}) )* \"\\\"\" ws\n"
+        "string ::= \"\\\"\" ( [^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" "
+        "[0-9a-fA-F]{4}) )* \"\\\"\" ws\n"
         "number ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws\n"
         "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}");
     YES("{}", "{\"a\": [1, -2.5e3, \"\\u00e9\xC3\xA9\", true, null, {}]}", "{ \"k\":\"\" } ");
