@@ -20,6 +20,9 @@ typedef struct Slot {
     SamplerParams params;
     SamplerBias *bias; /* [SAMPLER_BIAS_MAX] of params */
     SamplerSeen *seen; /* of its pick: one at most is under way */
+    GrammarMask *mask; /* what its answer must follow, NULL: nothing */
+    uint32_t *
+        bits; /* [mask_words] of its pick: frames under way have them longer than there is a mask */
 } Slot;
 
 typedef struct Frame {
@@ -45,6 +48,8 @@ static uint32_t seen_max(const CoordinatorConfig *c)
     return min_u32(c->context + 1, SAMPLER_REPEAT_WINDOW_MAX);
 }
 
+static size_t mask_words(const CoordinatorConfig *c) { return ((size_t)c->vocabulary + 31) / 32; }
+
 static uint32_t frames_max(const CoordinatorConfig *c) { return c->frames ? c->frames : 1; }
 
 static uint64_t frame_bytes(const CoordinatorConfig *c)
@@ -58,6 +63,7 @@ uint64_t coordinator_bytes(const CoordinatorConfig *c)
 {
     uint64_t slot = sizeof(Slot) + arena_bytes(((size_t)c->context + 1) * sizeof(uint32_t)) +
                     arena_bytes(seen_max(c) * sizeof(SamplerSeen)) +
+                    arena_bytes(mask_words(c) * sizeof(uint32_t)) +
                     arena_bytes(SAMPLER_BIAS_MAX * sizeof(SamplerBias)) + sizeof(CoordinatorEvent);
     return arena_bytes(sizeof(Coordinator)) + c->slots * slot + frames_max(c) * frame_bytes(c) +
            6 * ARENA_ALIGN;
@@ -84,7 +90,8 @@ static Error build_slots(Coordinator *c, Arena *arena, Why *why)
         c->slots[i].tokens = ARENA_NEW(arena, uint32_t, (size_t)config->context + 1);
         c->slots[i].seen = ARENA_NEW(arena, SamplerSeen, seen_max(config));
         c->slots[i].bias = arena_take_raw(arena, SAMPLER_BIAS_MAX * sizeof(SamplerBias));
-        if (!c->slots[i].tokens || !c->slots[i].seen || !c->slots[i].bias)
+        c->slots[i].bits = arena_take_raw(arena, mask_words(config) * sizeof(uint32_t));
+        if (!c->slots[i].tokens || !c->slots[i].seen || !c->slots[i].bias || !c->slots[i].bits)
             return error_why(why, ERR_MEMORY, "no memory for %u slots", config->slots);
     }
     return OK;
@@ -162,10 +169,22 @@ Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids, uint
     s->params = *params;
     s->params.bias = s->bias;
     if (params->bias_count) memcpy(s->bias, params->bias, params->bias_count * sizeof *s->bias);
+    s->mask = NULL;
     s->tokens_left = tokens_max;
     s->active = true;
     s->alone = false;
     s->starts++;
+    return OK;
+}
+
+Error coordinator_constrain(Coordinator *c, uint32_t slot, GrammarMask *mask, Why *why)
+{
+    if (slot >= c->config.slots || !c->slots[slot].active || c->slots[slot].frames)
+        return error_why(why, ERR_USAGE, "slot %u has not just been started", slot);
+    if (grammar_mask_ids(mask) != c->config.vocabulary)
+        return error_why(why, ERR_RANGE, "a mask of %u ids for a vocabulary of %u",
+                         grammar_mask_ids(mask), c->config.vocabulary);
+    c->slots[slot].mask = mask;
     return OK;
 }
 
@@ -202,6 +221,7 @@ void coordinator_truncate(Coordinator *c, uint32_t slot, uint32_t count)
     s->count = min_u32(s->count, count);
     rewind_slot(c, s, min_u32(s->fed, s->count));
     s->active = false;
+    s->mask = NULL;
 }
 
 void coordinator_forget_sessions(Coordinator *c)
@@ -228,12 +248,15 @@ static void add_pick(const Coordinator *c, CoordinatorFrame *frame, uint32_t slo
 {
     Slot *s = &c->slots[slot];
     CoordinatorPick *p = &frame->picks[frame->pick_count++];
+    if (s->mask)
+        memcpy(s->bits, grammar_mask_now(s->mask), mask_words(&c->config) * sizeof *s->bits);
     *p = (CoordinatorPick){
         .slot = slot,
         .row = frame->rows - 1,
         .params = &s->params,
         .seen = s->seen,
         .seen_count = sampler_count(&s->params, s->tokens, s->count, s->seen, seen_max(&c->config)),
+        .mask = s->mask ? s->bits : NULL,
         .k = sampler_first_k(&s->params, c->config.vocabulary),
         .wants_sum = sampler_needs_sum(&s->params),
         .sum_scale = sampler_scale(&s->params),
@@ -328,6 +351,9 @@ Error coordinator_give_top(Coordinator *c, CoordinatorPick *pick,
     SamplerResult result;
     TRY(sampler_pick(pick->params, candidates, count, complete, sum, c->slots[pick->slot].count,
                      &result, why));
+    if (result.verdict == SAMPLER_TOKEN && pick->mask && !grammar_mask_has(pick->mask, result.id))
+        return error_why(why, ERR_RANGE, "token %u came although the grammar forbids it",
+                         result.id);
     pick->picked = result.verdict == SAMPLER_TOKEN;
     if (pick->picked) pick->token = result.id;
     else pick->k = result.wants_k;
@@ -365,8 +391,9 @@ static bool end_rows(Coordinator *c, const Frame *f, const StationSequence *q,
         s->tokens[s->count++] = event->token = pick->token;
         s->tokens_left--;
         event->has_token = true;
+        if (s->mask) event->error = grammar_mask_take(s->mask, pick->token, NULL);
     }
-    event->ended = s->active && (s->count > c->config.context ||
+    event->ended = s->active && (event->error != OK || s->count > c->config.context ||
                                  (s->tokens_left == 0 && (pick || s->fed == s->count)));
     if (event->ended) s->active = false;
     return event->has_token || event->ended;

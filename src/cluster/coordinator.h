@@ -34,6 +34,7 @@
 #include "base/arena.h"
 #include "cluster/station.h"
 #include "model/sampler.h"
+#include "text/grammar_mask.h"
 
 enum { COORDINATOR_FRAMES_MAX = 65 };
 
@@ -52,9 +53,10 @@ typedef struct CoordinatorPick {
     const SamplerParams *params;
     const SamplerSeen *seen;
     uint32_t seen_count;
-    uint32_t k;      /* candidates wanted */
-    bool wants_sum;  /* false for a greedy pick */
-    float sum_scale; /* exponentials of logit * sum_scale */
+    const uint32_t *mask; /* a bit an id of the vocabulary; NULL: all are allowed */
+    uint32_t k;           /* candidates wanted */
+    bool wants_sum;       /* false for a greedy pick */
+    float sum_scale;      /* exponentials of logit * sum_scale */
     bool picked;
     uint32_t token;
 } CoordinatorPick;
@@ -90,12 +92,19 @@ MUST_CHECK Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t
                                    uint32_t count, uint32_t tokens_max, const SamplerParams *params,
                                    Why *why);
 
+/* The answer of an active slot follows a grammar: only tokens of `mask`, which covers the whole vocabulary and has
+ * taken what was answered before, and each token is given to it. To be called after each coordinator_start, before the
+ * next frame is made; coordinator_start and coordinator_truncate end it.
+ * Owner  it stays while the slot is active. Errors  ERR_USAGE, ERR_RANGE (another vocabulary). */
+MUST_CHECK Error coordinator_constrain(Coordinator *c, uint32_t slot, GrammarMask *mask, Why *why);
+
 /* The next frame; false when there is none to be made now. Valid until it has ended, failed or been given up. */
 bool coordinator_frame(Coordinator *c, CoordinatorFrame **frame);
 /* Frames of fewer rows than the chunk from here on (1 .. chunk): how long a host wants to be without a word. */
 void coordinator_limit_rows(Coordinator *c, uint32_t rows);
 /* Candidates for a pick: sets `picked` and `token`, or a larger `k`. `complete`: they are the
- * whole vocabulary; `sum` may be NULL when it was not wanted. Errors  ERR_NOT_FINITE. */
+ * whole vocabulary; `sum` may be NULL when it was not wanted.
+ * Errors  ERR_NOT_FINITE (also: the mask allows nothing), ERR_RANGE (a token that the mask forbids). */
 MUST_CHECK Error coordinator_give_top(Coordinator *c, CoordinatorPick *pick,
                                       const SamplerCandidate *candidates, uint32_t count,
                                       bool complete, const LogSum *sum, Why *why);

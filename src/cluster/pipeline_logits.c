@@ -19,6 +19,12 @@ static uint64_t pairs_bytes_max(const Pipeline *p)
     return (seen + (uint64_t)SAMPLER_BIAS_MAX) * sizeof(SamplerSeen);
 }
 
+/* Of one row to all shards: each ends its own with a whole word. */
+static uint64_t masks_bytes(const Pipeline *p)
+{
+    return p->config.hyper->vocabulary / 8 + (uint64_t)p->shards * 4 + 4;
+}
+
 static uint64_t candidates_bytes_max(const Pipeline *p)
 {
     const ClusterFile *file = p->config.cluster;
@@ -43,7 +49,7 @@ uint64_t pipeline_logits_area_bytes(const Pipeline *p)
                       FRAME_ERROR_ROOM + ARENA_ALIGN,
              results = arena_bytes((size_t)rows * sizeof(LogitsResult));
     uint64_t shard = p->twins * (header + answer) + results + floats + ARENA_ALIGN;
-    return 2 * floats + p->shards * shard + rows * pairs_bytes_max(p) +
+    return 2 * floats + p->shards * shard + rows * (pairs_bytes_max(p) + masks_bytes(p)) +
            p->twins * candidates_bytes_max(p) + ARENA_ALIGN;
 }
 
@@ -61,7 +67,8 @@ static LogitsRow row_of(const Pipeline *p, const CoordinatorPick *pick)
                        .seen = pick->seen,
                        .seen_count = pick->seen_count,
                        .bias = s->bias,
-                       .bias_count = s->bias_count};
+                       .bias_count = s->bias_count,
+                       .mask = pick->mask};
 }
 
 static LogitsRequest request_of(const Pipeline *p, const Frame *f, uint64_t id)

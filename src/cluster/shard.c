@@ -285,9 +285,16 @@ Error shard_give(Shard *s, const uint8_t *tile, const Parallel *parallel, Why *w
 
 /* --- Results --- */
 
+uint32_t shard_id_first(const Shard *s) { return s->config.id_first; }
+
 const float *shard_logits(const Shard *s, uint32_t row)
 {
     return s->logits + (size_t)row * slice(&s->config);
+}
+
+void shard_mask(Shard *s, uint32_t row, const uint32_t *mask, uint32_t bit_first)
+{
+    sampler_mask(mask, bit_first, s->logits + (size_t)row * slice(&s->config), slice(&s->config));
 }
 
 void shard_adjust(Shard *s, uint32_t row, const SamplerParams *p, const SamplerSeen *seen,

@@ -74,8 +74,12 @@ uint32_t shard_wanted_rows(const Shard *s, uint32_t *rows, uint32_t room);
 /* Instead of shard_give, an embedding row that is float32 already. Shapes  values[hidden]. Errors  ERR_NOT_FINITE. */
 MUST_CHECK Error shard_give_values(Shard *s, const float *values, Why *why);
 
+/* The first id that it owns. */
+uint32_t shard_id_first(const Shard *s);
 /* The slice of row `row` of the last logits call: [id_last - id_first]. */
 const float *shard_logits(const Shard *s, uint32_t row);
+/* Forbids the ids without a bit, in place, before shard_adjust. Bit `bit_first` is that of id_first. */
+void shard_mask(Shard *s, uint32_t row, const uint32_t *mask, uint32_t bit_first);
 /* Bias and penalties, in place, once per row. */
 void shard_adjust(Shard *s, uint32_t row, const SamplerParams *p, const SamplerSeen *seen,
                   uint32_t seen_count);

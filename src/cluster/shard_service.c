@@ -40,7 +40,8 @@ uint64_t shard_service_payload_bytes_max(const ShardServiceConfig *c)
     uint64_t ids = c->terms.id_last - c->terms.id_first;
     uint64_t seen = min_u64(ids, SAMPLER_REPEAT_WINDOW_MAX);
     uint64_t pairs = seen * sizeof(SamplerSeen) + (uint64_t)SAMPLER_BIAS_MAX * sizeof(SamplerBias);
-    uint64_t logits = c->logit_rows_max * (rows_bytes(ROWS_F32, 1, c->terms.hyper->hidden) + pairs);
+    uint64_t logits = c->logit_rows_max * (rows_bytes(ROWS_F32, 1, c->terms.hyper->hidden) + pairs +
+                                           shard_frames_mask_bytes(&c->terms));
     uint64_t embed = (uint64_t)c->terms.rows_max * sizeof(uint32_t);
     return max_u64(logits, embed);
 }
@@ -137,9 +138,12 @@ static uint32_t ids_of(const ShardService *s)
     return s->config.terms.id_last - s->config.terms.id_first;
 }
 
-static bool is_off(const LogitsRow *row) { return row->bias_count == 0 && row->seen_count == 0; }
+static bool is_off(const LogitsRow *row)
+{
+    return row->bias_count == 0 && row->seen_count == 0 && !row->mask;
+}
 
-/* The shard's logits are finite; what bias and penalties make of them may be -infinity, which forbids. */
+/* The shard's logits are finite; what mask, bias and penalties make of them may be -infinity, which forbids. */
 static Error adjust(ShardService *s, uint32_t index, Why *why)
 {
     const LogitsRow *row = &s->row[index];
@@ -150,6 +154,7 @@ static Error adjust(ShardService *s, uint32_t index, Why *why)
     p.frequency_penalty = row->frequency_penalty;
     p.bias = row->bias;
     p.bias_count = row->bias_count;
+    if (row->mask) shard_mask(s->shard, index, row->mask, 0);
     shard_adjust(s->shard, index, &p, row->seen, row->seen_count);
     const float *logits = shard_logits(s->shard, index);
     for (uint32_t i = 0; i < ids_of(s); i++)

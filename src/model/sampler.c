@@ -101,6 +101,14 @@ static float sampler_penalize(const SamplerParams *p, float logit, uint32_t coun
     return logit - (float)count * p->frequency_penalty - p->presence_penalty;
 }
 
+void sampler_mask(const uint32_t *mask, uint32_t bit_first, float *logits, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bit = bit_first + i;
+        if (!(mask[bit >> 5] >> (bit & 31) & 1)) logits[i] = -__builtin_inff();
+    }
+}
+
 void sampler_adjust(const SamplerParams *p, const SamplerSeen *seen, uint32_t seen_count, uint32_t id_first,
                     float *logits, uint32_t n)
 {

@@ -7,6 +7,7 @@
  * Ties are broken by the lower id. Random numbers are a function of (seed, position). Temperature 0 is greedy: the best
  * id. When the candidates do not cover what the parameters ask for, the result is SAMPLER_WANTS_MORE and a larger k.
  *
+ *   mask         forbids what has no bit in it, whatever the bias says
  *   bias         logit + bias; -100 and below forbids
  *   repetition   of tokens seen: logit / penalty when positive, else logit * penalty
  *   frequency, presence   logit - count * frequency - presence, of tokens seen
@@ -70,6 +71,8 @@ typedef struct SamplerSeen {
 uint32_t sampler_count(const SamplerParams *p, const uint32_t *tokens, uint32_t n, SamplerSeen *out,
                        uint32_t out_max);
 
+/* Shard side, before sampler_adjust: forbids every row i whose bit bit_first + i of `mask` is 0. */
+void sampler_mask(const uint32_t *mask, uint32_t bit_first, float *logits, uint32_t n);
 /* Shard side: adjusts logits of rows id_first.. in place. */
 void sampler_adjust(const SamplerParams *p, const SamplerSeen *seen, uint32_t seen_count, uint32_t id_first,
                     float *logits, uint32_t n);

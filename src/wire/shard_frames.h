@@ -74,6 +74,12 @@ MUST_CHECK Error shard_frames_take_embed(const EmbedRequest *r, const FrameHead 
                                          const uint8_t *payload, uint64_t bytes, float *into,
                                          Why *why);
 
+/* Bytes of a row's mask in a payload. */
+static inline uint64_t shard_frames_mask_bytes(const ShardTerms *terms)
+{
+    return ((uint64_t)terms->id_last - terms->id_first + 31) / 32 * 4;
+}
+
 /* ---- logits ---------------------------------------------------------------------------------- */
 
 typedef struct LogitsRow {
@@ -85,6 +91,9 @@ typedef struct LogitsRow {
     uint32_t seen_count;
     const SamplerBias *bias;
     uint32_t bias_count;
+    /* One bit an id, NULL: all are allowed. Written: bits of the whole vocabulary, of which those of the range are
+     * sent. Read: bits of the range. */
+    const uint32_t *mask;
 } LogitsRow;
 
 typedef struct LogitsRequest {
@@ -101,17 +110,17 @@ typedef struct LogitsResult {
     const float *slice; /* [id_last - id_first] */
 } LogitsResult;
 
-/* `r` may have the seen tokens and biases of the whole vocabulary: those of the range are sent. */
+/* `r` may have the seen tokens, biases and masks of the whole vocabulary: those of the range are sent. */
 ShardFrameSize shard_frames_size_logits(const LogitsRequest *r, const ShardTerms *terms);
 /* Shapes  hidden[rows][hidden]. Errors  ERR_NOT_FINITE. */
 MUST_CHECK Error shard_frames_write_logits(const LogitsRequest *r, const ShardTerms *terms,
                                            const float *hidden, uint8_t *header, uint8_t *payload,
                                            Why *why);
-/* Owner  `row` is the caller's row[terms->rows_max]; its seen and bias are set by the second step. */
+/* Owner  `row` is the caller's row[terms->rows_max]; its seen, bias and mask are set by the second step. */
 MUST_CHECK Error shard_frames_read_logits(const uint8_t *header, size_t bytes,
                                           const ShardTerms *terms, LogitsRow *row,
                                           LogitsRequest *out, FrameHead *head, Why *why);
-/* Shapes  hidden[rows][hidden]. Owner  seen and bias point into the payload. */
+/* Shapes  hidden[rows][hidden]. Owner  seen, bias and mask point into the payload. */
 MUST_CHECK Error shard_frames_take_logits(LogitsRequest *r, const FrameHead *head,
                                           const ShardTerms *terms, const uint8_t *payload,
                                           uint64_t bytes, float *hidden, Why *why);

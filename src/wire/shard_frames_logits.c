@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "text/grammar_mask.h"
 #include "wire/shard_fields.h"
 #include "wire/shard_frames.h"
 
@@ -18,6 +19,7 @@ enum {
     RESULT_BYTES = 48,
     FLAG_SUM = 1,
     FLAG_SLICE = 2,
+    FLAG_MASK = 4,
     PAIR_BYTES = 8,
     TOP_MAX = 1 << 30
 };
@@ -32,7 +34,8 @@ static uint32_t logits_ids(const ShardTerms *terms) { return terms->id_last - te
 
 static uint32_t logits_flags(const LogitsRow *row)
 {
-    return (row->wants_sum ? FLAG_SUM : 0u) | (row->wants_slice ? FLAG_SLICE : 0u);
+    return (row->wants_sum ? FLAG_SUM : 0u) | (row->wants_slice ? FLAG_SLICE : 0u) |
+           (row->mask ? FLAG_MASK : 0u);
 }
 
 static uint32_t logits_candidates(const LogitsRow *row, const ShardTerms *terms)
@@ -59,9 +62,11 @@ static uint32_t logits_biases(const LogitsRow *row, const ShardTerms *terms)
 ShardFrameSize shard_frames_size_logits(const LogitsRequest *r, const ShardTerms *terms)
 {
     uint64_t bytes = rows_bytes(r->element, r->rows, terms->hyper->hidden);
-    for (uint32_t i = 0; i < r->rows; i++)
+    for (uint32_t i = 0; i < r->rows; i++) {
         bytes += (uint64_t)PAIR_BYTES *
                  ((uint64_t)logits_seen(&r->row[i], terms) + logits_biases(&r->row[i], terms));
+        if (r->row[i].mask) bytes += shard_frames_mask_bytes(terms);
+    }
     return (ShardFrameSize){(uint32_t)frame_header_size(AT_TABLE + (uint64_t)r->rows * ROW_BYTES),
                             bytes};
 }
@@ -86,7 +91,9 @@ static uint8_t *logits_put_pairs(const LogitsRow *row, const ShardTerms *terms, 
     for (uint32_t i = 0; i < row->bias_count; i++)
         if (shard_fields_owns(terms, row->bias[i].id))
             memcpy(at, &row->bias[i], PAIR_BYTES), at += PAIR_BYTES;
-    return at;
+    if (!row->mask) return at;
+    grammar_mask_cut(row->mask, terms->id_first, logits_ids(terms), (uint32_t *)at);
+    return at + shard_frames_mask_bytes(terms);
 }
 
 Error shard_frames_write_logits(const LogitsRequest *r, const ShardTerms *terms,
@@ -112,6 +119,9 @@ Error shard_frames_write_logits(const LogitsRequest *r, const ShardTerms *terms,
     return OK;
 }
 
+/* Of a row whose header was read: the mask itself comes with the payload. */
+static const uint32_t mask_to_come[1];
+
 /* Written so that NaN fails. */
 static Error logits_number(float value, float low, float high, uint32_t row, const char *what,
                            Why *why)
@@ -124,11 +134,12 @@ static Error logits_take_row(const uint8_t *at, uint32_t index, const ShardTerms
                              LogitsRow *row, Why *why)
 {
     uint32_t flags = bytes_load32(at + 28);
-    if (flags & ~(uint32_t)(FLAG_SUM | FLAG_SLICE))
-        return error_why(why, ERR_FORMAT, "row %u: flags %x; bits 0 and 1 are known", index, flags);
+    if (flags & ~(uint32_t)(FLAG_SUM | FLAG_SLICE | FLAG_MASK))
+        return error_why(why, ERR_FORMAT, "row %u: flags %x; bits 0 to 2 are known", index, flags);
     *row = (LogitsRow){.k = bytes_load32(at),
                        .wants_sum = flags & FLAG_SUM,
                        .wants_slice = flags & FLAG_SLICE,
+                       .mask = flags & FLAG_MASK ? mask_to_come : NULL,
                        .sum_scale = bytes_load_f32(at + 4),
                        .repetition_penalty = bytes_load_f32(at + 8),
                        .presence_penalty = bytes_load_f32(at + 12),
@@ -172,6 +183,7 @@ Error shard_frames_read_logits(const uint8_t *header, size_t bytes, const ShardT
     for (uint32_t i = 0; i < out->rows; i++) {
         TRY(logits_take_row(header + AT_TABLE + (size_t)i * ROW_BYTES, i, terms, &row[i], why));
         payload += (uint64_t)PAIR_BYTES * ((uint64_t)row[i].seen_count + row[i].bias_count);
+        if (row[i].mask) payload += shard_frames_mask_bytes(terms);
     }
     return frame_check_sizes(header, head, end, payload, why);
 }
@@ -195,6 +207,15 @@ static Error logits_check_pairs(const LogitsRow *row, uint32_t index, const Shar
     return OK;
 }
 
+/* The bits behind the range's last id are 0: one mask, one form. */
+static Error logits_check_mask(const LogitsRow *row, uint32_t index, const ShardTerms *terms,
+                               Why *why)
+{
+    uint32_t ids = logits_ids(terms), rest = ids & 31;
+    if (!rest || row->mask[ids / 32] >> rest == 0) return OK;
+    return error_why(why, ERR_FORMAT, "row %u: the mask has bits behind its %u ids", index, ids);
+}
+
 Error shard_frames_take_logits(LogitsRequest *r, const FrameHead *head, const ShardTerms *terms,
                                const uint8_t *payload, uint64_t bytes, float *hidden, Why *why)
 {
@@ -209,6 +230,10 @@ Error shard_frames_take_logits(LogitsRequest *r, const FrameHead *head, const Sh
         row->bias = (const SamplerBias *)at;
         at += (size_t)row->bias_count * PAIR_BYTES;
         TRY(logits_check_pairs(row, i, terms, why));
+        if (!row->mask) continue;
+        row->mask = (const uint32_t *)at;
+        at += shard_frames_mask_bytes(terms);
+        TRY(logits_check_mask(row, i, terms, why));
     }
     return OK;
 }

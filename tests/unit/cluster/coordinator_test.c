@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../text/small_vocab.h"
 #include "cluster/coordinator.h"
 
 enum { VOCABULARY = 100, CONTEXT = 20, CHUNK = 4 };
@@ -523,6 +524,107 @@ static void any_order_gives_the_same_tokens(void **state)
     for (uint64_t seed = 1; seed <= 2000; seed++) run_world(seed);
 }
 
+/* A grammar's masks for a small vocabulary. */
+typedef struct Rule {
+    SmallVocab *small;
+    GrammarVocab vocab;
+    Grammar grammar;
+    GrammarMask *mask;
+    void *memory;
+} Rule;
+
+static void rule_open(Rule *r, const char *text)
+{
+    size_t bytes = 64 << 20;
+    Why why;
+    GrammarLimits limits = grammar_machine_limits();
+    r->small = small_bpe(VOCAB_PRE_QWEN2);
+    r->memory = malloc(bytes);
+    assert_int_equal(small_build(r->small, &why), OK);
+    Arena all = arena_make(r->memory, bytes),
+          scratch = arena_make((uint8_t *)r->memory + bytes / 2, bytes / 2);
+    all.size = bytes / 2;
+    assert_int_equal(grammar_vocab_build(r->small->tokenizer, 0, r->small->vocab.tokens, &scratch,
+                                         &all, &r->vocab, &why),
+                     OK);
+    assert_int_equal(
+        grammar_gbnf((const uint8_t *)text, strlen(text), &scratch, &all, &r->grammar, &why), OK);
+    assert_int_equal(grammar_mask_build(&r->vocab, &r->grammar, &limits, &all, &r->mask, &why), OK);
+}
+
+static void rule_close(Rule *r)
+{
+    small_free(r->small);
+    free(r->memory);
+}
+
+/* The next frame's pick allows exactly these tokens, and with `ends` those that end an answer. */
+static CoordinatorFrame *expect_allowed(Coordinator *c, const Rule *r, const uint32_t *ids,
+                                        uint32_t count, bool ends)
+{
+    CoordinatorFrame *frame;
+    uint32_t allowed = 0;
+    assert_true(coordinator_frame(c, &frame));
+    assert_int_equal(frame->pick_count, 1);
+    assert_non_null(frame->picks[0].mask);
+    for (uint32_t id = 0; id < r->small->vocab.tokens; id++)
+        allowed += grammar_mask_has(frame->picks[0].mask, id);
+    assert_int_equal(allowed, count + (ends ? r->vocab.end_count : 0));
+    for (uint32_t i = 0; i < count; i++)
+        assert_true(grammar_mask_has(frame->picks[0].mask, ids[i]));
+    return frame;
+}
+
+static void answers_follow_a_grammar(void **state)
+{
+    (void)state;
+    Rule r;
+    Why why;
+    rule_open(&r, "root ::= \"ab\" \"c\"?");
+    uint32_t tokens = r.small->vocab.tokens, count, prompt[] = {'x', 'y'};
+    uint32_t ab = small_find(r.small, "ab"), abc = small_find(r.small, "abc"),
+             end = r.small->vocab.eos;
+    CoordinatorConfig config = {tokens, CONTEXT, CHUNK, 1, 1, 1, 0};
+    Coordinator *c;
+    size_t bytes = (size_t)coordinator_bytes(&config);
+    memory = malloc(bytes);
+    Arena arena = arena_make(memory, bytes);
+    SamplerParams params = sampler_defaults();
+    assert_int_equal(coordinator_build(&config, &arena, &c, NULL), OK);
+    assert_int_equal(coordinator_constrain(c, 0, r.mask, &why), ERR_USAGE); /* not started */
+    assert_int_equal(coordinator_start(c, 0, prompt, 2, 10, &params, NULL), OK);
+    assert_int_equal(coordinator_constrain(c, 0, r.mask, &why), OK);
+
+    CoordinatorFrame *frame = expect_allowed(c, &r, (uint32_t[]){'a', ab, abc}, 3, false);
+    SamplerCandidate forbidden = {'b', 1.0f};
+    assert_int_equal(coordinator_give_top(c, frame->picks, &forbidden, 1, false, NULL, &why),
+                     ERR_RANGE);
+    coordinator_give_up_frames(c, NULL); /* and the same once more */
+    frame = expect_allowed(c, &r, (uint32_t[]){'a', ab, abc}, 3, false);
+    give(c, frame->picks, ab);
+    const CoordinatorEvent *event = coordinator_end_frame(c, frame, &count);
+    assert_true(count == 1 && event->token == ab && !event->ended);
+
+    frame = expect_allowed(c, &r, (uint32_t[]){'c'}, 1, true);
+    coordinator_stop(c, 0); /* a reader that is slow: what is under way counts no longer */
+    give(c, frame->picks, 'c');
+    (void)coordinator_end_frame(c, frame, &count);
+    assert_int_equal(count, 0);
+    assert_int_equal(coordinator_start(c, 0, NULL, 0, 9, &params, NULL), OK);
+    assert_int_equal(coordinator_constrain(c, 0, r.mask, &why), OK);
+    frame = expect_allowed(c, &r, (uint32_t[]){'c'}, 1, true);
+    give(c, frame->picks, end);
+    (void)coordinator_end_frame(c, frame, &count);
+    assert_true(grammar_mask_has_ended(r.mask));
+
+    coordinator_truncate(c, 0, 0);
+    assert_int_equal(coordinator_start(c, 0, prompt, 2, 10, &params, NULL), OK);
+    assert_true(coordinator_frame(c, &frame));
+    assert_null(frame->picks[0].mask); /* the next answer is free */
+    free(memory);
+    rule_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,6 +639,7 @@ int main(void)
         cmocka_unit_test(given_up_frames),
         cmocka_unit_test(degraded_slots_start_again),
         cmocka_unit_test(any_order_gives_the_same_tokens),
+        cmocka_unit_test(answers_follow_a_grammar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,6 +185,15 @@ static void embeddings_have_the_bits_of_direct_calls(void **state)
 static const SamplerSeen seen[] = {{1, 2}, {40, 1}, {150, 7}, {299, 1}};
 static const SamplerBias bias[] = {{0, 3.5f}, {42, -100.0f}, {101, -7.0f}, {300, 100.0f}};
 
+/* Every third id is forbidden, and all from 200 to 280. */
+static const uint32_t *mask_of_some(void)
+{
+    static uint32_t mask[(TINY_VOCABULARY + 31) / 32];
+    for (uint32_t id = 0; id < TINY_VOCABULARY; id++)
+        if (id % 3 && (id < 200 || id > 280)) mask[id / 32] |= 1u << id % 32;
+    return mask;
+}
+
 /* Each row asks for something else. */
 static void ask_rows(LogitsRow row[LOGIT_ROWS])
 {
@@ -196,7 +205,8 @@ static void ask_rows(LogitsRow row[LOGIT_ROWS])
                          .presence_penalty = 0.5f,
                          .frequency_penalty = 0.25f,
                          .seen = seen,
-                         .seen_count = 4};
+                         .seen_count = 4,
+                         .mask = mask_of_some()};
     row[2] = (LogitsRow){.wants_slice = true,
                          .wants_sum = true,
                          .sum_scale = -0.5f,
@@ -206,6 +216,7 @@ static void ask_rows(LogitsRow row[LOGIT_ROWS])
     row[3] = (LogitsRow){.k = TINY_VOCABULARY,
                          .wants_slice = true,
                          .repetition_penalty = 0.9f,
+                         .mask = mask_of_some(),
                          .seen = seen,
                          .seen_count = 4,
                          .bias = bias,
@@ -283,6 +294,7 @@ static void logits_direct(const TinyModel *t, const LogitsRequest *r, const floa
         p.presence_penalty = row->presence_penalty;
         p.frequency_penalty = row->frequency_penalty;
         p.bias = row->bias, p.bias_count = row->bias_count;
+        if (row->mask) shard_mask(n.shard, i, row->mask, 0);
         shard_adjust(n.shard, i, &p, row->seen, row->seen_count);
         merged[i].count = shard_top(n.shard, i, row->k, row->k ? merged[i].candidates : NULL,
                                     row->wants_sum ? &merged[i].sum : NULL, row->sum_scale);
@@ -459,7 +471,7 @@ static void wrong_logits_are_refused(void **state)
     assert_int_equal(set(&n, SHARD_SERVICE_LOGITS, &b, 96, TINY_VOCABULARY + 1, 4), ERR_RANGE);
     assert_int_equal(set(&n, SHARD_SERVICE_LOGITS, &b, 96 + 8, 0x7fc00000, 4), ERR_RANGE);
     assert_int_equal(set(&n, SHARD_SERVICE_LOGITS, &b, 96 + 20, 1000, 4), ERR_RANGE);
-    assert_int_equal(set(&n, SHARD_SERVICE_LOGITS, &b, 96 + 28, 4, 4), ERR_FORMAT);
+    assert_int_equal(set(&n, SHARD_SERVICE_LOGITS, &b, 96 + 28, 8, 4), ERR_FORMAT);
     uint32_t pairs =
         bytes_load32(b.bytes + 8) + (uint32_t)rows_bytes(ROWS_INT8, 2, TINY_HIDDEN); /* seen */
     assert_int_equal(set(&n, SHARD_SERVICE_LOGITS, &b, pairs, 200, 4), ERR_RANGE);

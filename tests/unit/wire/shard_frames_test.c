@@ -20,6 +20,7 @@ static LogitsRequest logits, got_logits;
 static LogitsResult results[ROWS], got_results[ROWS];
 static const SamplerSeen seen[] = {{3, 1}, {100, 2}, {120, 1}, {139, 9}, {140, 4}};
 static const SamplerBias bias[] = {{139, -100.0f}, {7, 1.0f}, {101, 2.5f}};
+static uint32_t mask[(VOCABULARY + 31) / 32];
 static SamplerCandidate candidates[2][LAST - FIRST];
 static float slice[LAST - FIRST], hidden[ROWS * WIDTH], back[ROWS * WIDTH];
 
@@ -54,6 +55,8 @@ static void setup_logits(void)
                           .bias = bias,
                           .bias_count = 3};
     rows[2].wants_slice = true;
+    rows[2].mask = mask;
+    for (uint32_t id = 0; id < VOCABULARY; id++) mask[id / 32] |= (uint32_t)(id % 7 < 3) << id % 32;
     logits = (LogitsRequest){.request_id = 3, .element = ROWS_F32, .rows = ROWS, .row = rows};
     for (uint32_t i = 0; i < LAST - FIRST; i++) {
         slice[i] = (float)i - 7.0f;
@@ -208,7 +211,8 @@ static void test_logits_request(void **state)
 {
     (void)state;
     ShardFrameSize size = write_logits();
-    assert_int_equal(size.payload_bytes, ROWS * WIDTH * 4 + (3 + 2) * 8); /* those of the range */
+    assert_int_equal(size.payload_bytes,
+                     ROWS * WIDTH * 4 + (3 + 2) * 8 + 8); /* those of the range */
     assert_int_equal(take_logits(size.payload_bytes), OK);
     assert_memory_equal(hidden, back, sizeof hidden);
     assert_int_equal(got_rows[1].seen_count, 3);
@@ -218,6 +222,13 @@ static void test_logits_request(void **state)
     assert_true(got_rows[1].repetition_penalty == 1.3f && got_rows[1].sum_scale == 0.5f);
     assert_true(got_rows[2].wants_slice && !got_rows[1].wants_slice && got_rows[1].wants_sum);
     assert_int_equal(got_rows[1].k, VOCABULARY);
+    assert_true(!got_rows[0].mask && !got_rows[1].mask && got_rows[2].mask);
+    for (uint32_t id = FIRST; id < FIRST + 64; id++)
+        assert_int_equal(got_rows[2].mask[(id - FIRST) / 32] >> (id - FIRST) % 32 & 1,
+                         id < LAST && id % 7 < 3);
+    payload[size.payload_bytes - 1] |= 1; /* behind the range's last id */
+    assert_int_equal(take_logits(size.payload_bytes), ERR_FORMAT);
+    (void)write_logits();
     hostile_cut(read_logits, header, size.header_bytes);
     hostile_flip(read_logits, header, size.header_bytes);
     hostile_any(read_logits, header, size.header_bytes);
@@ -255,7 +266,9 @@ static void test_logits_fields(void **state)
     assert_int_equal(hostile_set(r, header, R1 + 20, LAST - FIRST, 4), ERR_FORMAT); /* payload */
     assert_int_equal(hostile_set(r, header, R1 + 20, UINT32_MAX, 4), ERR_RANGE);
     assert_int_equal(hostile_set(r, header, R1 + 24, SAMPLER_BIAS_MAX + 1, 4), ERR_RANGE);
-    assert_int_equal(hostile_set(r, header, R1 + 28, 5, 4), ERR_FORMAT);
+    assert_int_equal(hostile_set(r, header, R1 + 28, 9, 4), ERR_FORMAT);
+    assert_int_equal(hostile_set(r, header, R1 + 28, 5, 4),
+                     ERR_FORMAT); /* a mask that is not there */
     assert_int_equal(hostile_set(r, header, 76, 1, 4), ERR_FORMAT);
 }
 
