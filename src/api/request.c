@@ -200,9 +200,6 @@ static bool is_neutral(yyjson_val *value, const char *name)
     if (yyjson_is_str(value) && strcmp(name, "suffix") == 0) return yyjson_get_len(value) == 0;
     if (yyjson_is_int(value) && strcmp(name, "top_logprobs") == 0)
         return yyjson_get_uint(value) == 0;
-    if (yyjson_is_obj(value) && strcmp(name, "response_format") == 0)
-        return yyjson_obj_size(value) == 1 &&
-               yyjson_equals_str(yyjson_obj_get(value, "type"), "text");
     return false;
 }
 
@@ -303,14 +300,14 @@ static const Field fields[] = {
     {"parallel_tool_calls", IN_CHAT, read_neutral},
     {"functions", IN_CHAT, read_neutral},
     {"function_call", IN_CHAT, read_neutral},
-    {"response_format", IN_CHAT, read_neutral},
+    {"response_format", IN_CHAT, request_form_response_format},
     {"modalities", IN_CHAT, read_modalities},
     {"store", IN_CHAT, read_neutral},
     {"audio", IN_CHAT, read_neutral},
     {"prediction", IN_CHAT, read_neutral},
     {"reasoning_effort", IN_CHAT, read_neutral},
     {"web_search_options", IN_CHAT, read_neutral},
-    {"grammar", IN_BOTH, read_neutral},
+    {"grammar", IN_BOTH, request_form_grammar},
     {"stop_token_ids", IN_BOTH, read_neutral},
     {"text", IN_TOKENIZE, read_text},
     {"content", IN_TOKENIZE, read_text},

@@ -15,6 +15,7 @@
 #include "api/json_scan.h"
 #include "model/sampler.h"
 #include "text/detokenizer.h"
+#include "text/grammar.h"
 #include "text/turns.h"
 
 typedef enum RequestKind {
@@ -32,6 +33,14 @@ enum {
         16, /* of /v1/completions when max_tokens is not given, as in OpenAI's API */
     REQUEST_TOKENS_UNLIMITED = INT32_MAX /* up to the context's end */
 };
+
+/* What an answer must be: any text, any JSON object, JSON of a schema, text of a grammar. */
+typedef enum RequestForm {
+    REQUEST_FREE,
+    REQUEST_JSON_OBJECT,
+    REQUEST_JSON_SCHEMA,
+    REQUEST_GRAMMAR
+} RequestForm;
 
 typedef struct RequestPrompt {
     bool is_ids;
@@ -56,6 +65,10 @@ typedef struct Request {
     const char *stops[DETOKENIZER_STOPS_MAX];
     uint32_t stop_bytes[DETOKENIZER_STOPS_MAX];
     uint32_t stop_count;
+    RequestForm form;
+    yyjson_val *schema;  /* of REQUEST_JSON_SCHEMA, else NULL */
+    const char *grammar; /* of REQUEST_GRAMMAR: GBNF */
+    size_t grammar_bytes;
     bool add_bos, plain_specials; /* tokenize: BOS in front; control tokens in the text stay text */
 } Request;
 
@@ -63,5 +76,12 @@ typedef struct Request {
 size_t request_bytes(size_t body_bytes);
 bool request_parse(RequestKind kind, uint32_t vocabulary, const uint8_t *body, size_t bytes,
                    Arena *arena, Request *out, Refusal *refusal);
+
+/* The grammar of a form that is not REQUEST_FREE, into `arena` (grammar_bytes_max suffices); `scratch` needs
+ * request_form_scratch_bytes. Owner  the request may go afterwards. Result  false with the refusal, which names the
+ * field, and the keyword or place in it. */
+size_t request_form_scratch_bytes(void);
+bool request_form_build(const Request *request, Arena *scratch, Arena *arena, Grammar *out,
+                        Refusal *refusal);
 
 #endif

@@ -26,6 +26,10 @@ bool request_parts_ids(RequestReader *r, yyjson_val *value, const char *name, Re
 bool request_parts_stop(RequestReader *r, yyjson_val *value, const char *name);
 bool request_parts_bias(RequestReader *r, yyjson_val *value, const char *name);
 
+/* request_form.c */
+bool request_form_response_format(RequestReader *r, yyjson_val *value, const char *name);
+bool request_form_grammar(RequestReader *r, yyjson_val *value, const char *name);
+
 /* "messages[3].content" into out[REFUSAL_PARAM_MAX]; `more` may be "". */
 void request_name_at(char *out, const char *name, size_t index, const char *more);
 /* A key of the client's as a refusal may show it: cut, and "" unless it is plain. */

@@ -2,7 +2,7 @@
 /* Numbers. Whole ones within bounds are exact, to the last digit, up to 2^53 - 1. Fractions within bounds are written
  * without an exponent, with up to FRACTION_DIGITS digits, and bounds themselves must be whole:
  *
- *   2 <= x <= 5      2 3 4 5, 2.x 3.x 4.x         -1 < x < 1      0, 0.x, -0.x (x not all zeros beside a bound left out)
+ *   2 <= x <= 5   2 3 4 5, 2.x 3.x 4.x        -1 < x < 1   0, 0.x, -0.x (not all zeros beside a bound left out)
  */
 #include <string.h>
 

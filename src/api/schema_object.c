@@ -4,7 +4,7 @@
  *   rest(i)    what may follow when something stands before it: (, property i)? rest(i + 1)
  *   first(i)   the same with nothing before it: property i rest(i + 1) | first(i + 1)
  *
- * Each rest is a rule of its own, so the grammar grows with the number of properties, not with that of their subsets. */
+ * Each rest is a rule of its own: the grammar grows with the number of properties, not with that of their subsets. */
 #include <string.h>
 
 #include "api/schema_state.h"
@@ -64,7 +64,8 @@ static bool is_required(const SchemaView *view, yyjson_val *key)
     for (uint32_t i = 0; i < view->count; i++) {
         yyjson_val *list = yyjson_obj_get(view->items[i].value, "required"), *name;
         size_t at, count;
-        yyjson_arr_foreach(list, at, count, name) if (yyjson_equals(name, key)) return true;
+        if (list)
+            yyjson_arr_foreach(list, at, count, name) if (yyjson_equals(name, key)) return true;
     }
     return false;
 }
@@ -124,13 +125,14 @@ static void add_properties(Schema *s, const SchemaView *view, Object *o)
         yyjson_val *properties = yyjson_obj_get(view->items[i].value, "properties");
         if (properties && !yyjson_is_obj(properties))
             (void)schema_fault(s, ERR_FORMAT, "must be an object", "properties");
-        yyjson_obj_foreach(properties, at, count, key, value) add_property(s, view, o, key);
+        if (properties)
+            yyjson_obj_foreach(properties, at, count, key, value) add_property(s, view, o, key);
     }
     for (uint32_t i = 0; i < view->count; i++) {
         yyjson_val *required = yyjson_obj_get(view->items[i].value, "required");
         if (required && !yyjson_is_arr(required))
             (void)schema_fault(s, ERR_FORMAT, "must be an array of names", "required");
-        yyjson_arr_foreach(required, at, count, key) add_property(s, view, o, key);
+        if (required) yyjson_arr_foreach(required, at, count, key) add_property(s, view, o, key);
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions of `pattern`: what ECMA-262 and Python's re read alike.
  *
- *   kept      characters, . [classes] \d \w \s \D \W \S, groups ( ) (?: ), |, * + ? {m} {m,} {m,n} and their lazy forms,
- *             ^ at the start, $ at the end; escapes \n \r \t \f \v \xHH \uHHHH and of punctuation
+ *   kept      characters, . [classes] \d \w \s \D \W \S, groups ( ) (?: ), |, * + ? {m} {m,} {m,n} and their lazy
+ *             forms, ^ at the start, $ at the end; escapes \n \r \t \f \v \xHH \uHHHH and of punctuation
  *   refused   look-around, back references, \b, \p, named groups, anchors elsewhere
  *
  * A pattern without ^ or $ may be found anywhere in the string: any characters stand before or after it. Where the
@@ -107,7 +107,7 @@ static uint32_t read_escape(Pattern *p)
 {
     uint8_t c = look(p);
     bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z', digit = c >= '0' && c <= '9';
-    p->at++;
+    p->at += !at_end(p);
     switch (c) {
     case 'n': return '\n';
     case 'r': return '\r';

@@ -111,7 +111,7 @@ static bool allows(yyjson_val *schema, yyjson_val *value)
                *item;
     size_t at, count;
     bool found = !list;
-    yyjson_arr_foreach(list, at, count, item) found |= yyjson_equals(item, value);
+    if (list) yyjson_arr_foreach(list, at, count, item) found |= yyjson_equals(item, value);
     return found && (!one || yyjson_equals(one, value));
 }
 
@@ -164,7 +164,7 @@ static void add_values(Schema *s, const SchemaView *view, uint32_t types, Texts 
     t->list = arena_take_raw(s->arena, (yyjson_arr_size(list) + 1) * sizeof *t->list);
     if (!t->list) (void)schema_fault(s, ERR_MEMORY, "no memory for so many values", "enum");
     if (one) add_value(s, view, types, one, t);
-    else yyjson_arr_foreach(list, at, count, value) add_value(s, view, types, value, t);
+    else if (list) yyjson_arr_foreach(list, at, count, value) add_value(s, view, types, value, t);
     if (!schema_failed(s) && !t->count)
         (void)schema_fault(s, ERR_RANGE, "has no value that satisfies the rest",
                            one ? "const" : "enum");

@@ -99,7 +99,7 @@ static void add_parts(Schema *s, SchemaView *view, yyjson_val *schema)
     }
     if (!all) return;
     if (!yyjson_is_arr(all)) (void)schema_fault(s, ERR_FORMAT, "must be an array", "allOf");
-    yyjson_arr_foreach(all, at, count, one) schema_view_add(s, view, one);
+    if (all) yyjson_arr_foreach(all, at, count, one) schema_view_add(s, view, one);
 }
 
 void schema_view_add(Schema *s, SchemaView *view, yyjson_val *schema)
@@ -151,7 +151,7 @@ uint32_t schema_view_count(const SchemaView *view, const char *keyword)
 static uint32_t count_of(Schema *s, yyjson_val *value, const char *keyword)
 {
     double number = yyjson_get_num(value);
-    if (!yyjson_is_num(value) || !(number >= 0 && number <= GRAMMAR_COUNT_MAX) ||
+    if (!yyjson_is_num(value) || !(number >= 0 && number <= (double)(int)GRAMMAR_COUNT_MAX) ||
         (double)(uint32_t)number != number)
         return schema_fault(s, ERR_FORMAT, "must be a whole number from 0 to 1048576", keyword);
     return (uint32_t)number;
@@ -217,7 +217,7 @@ static uint32_t types_named(Schema *s, yyjson_val *type)
     yyjson_val *name;
     uint32_t types = 0;
     if (!yyjson_is_arr(type)) return type_named(s, type);
-    yyjson_arr_foreach(type, at, count, name) types |= type_named(s, name);
+    if (type) yyjson_arr_foreach(type, at, count, name) types |= type_named(s, name);
     return types;
 }
 
@@ -271,7 +271,7 @@ static bool has_value(yyjson_val *list, yyjson_val *one, yyjson_val *value)
     size_t at, count;
     yyjson_val *item;
     if (one) return yyjson_equals(one, value);
-    yyjson_arr_foreach(list, at, count, item) if (yyjson_equals(item, value)) return true;
+    if (list) yyjson_arr_foreach(list, at, count, item) if (yyjson_equals(item, value)) return true;
     return false;
 }
 
@@ -283,11 +283,11 @@ static bool are_apart_by_value(yyjson_val *a, yyjson_val *b)
     if (!values_of(a, &a_list, &a_one) || !values_of(b, &b_list, &b_one)) return false;
     if (a_one)
         return !yyjson_is_ctn(a_one) && !yyjson_is_num(a_one) && !has_value(b_list, b_one, a_one);
-    yyjson_arr_foreach(a_list, at, count, value)
-    {
-        if (yyjson_is_ctn(value) || yyjson_is_num(value) || has_value(b_list, b_one, value))
-            return false;
-    }
+    if (a_list) yyjson_arr_foreach(a_list, at, count, value)
+        {
+            if (yyjson_is_ctn(value) || yyjson_is_num(value) || has_value(b_list, b_one, value))
+                return false;
+        }
     return true;
 }
 
@@ -297,7 +297,8 @@ static bool
     for (uint32_t i = 0; i < view->count; i++) {
         yyjson_val *list = yyjson_obj_get(view->items[i].value, "required"), *name;
         size_t at, count;
-        yyjson_arr_foreach(list, at, count, name) if (yyjson_equals(name, key)) return true;
+        if (list)
+            yyjson_arr_foreach(list, at, count, name) if (yyjson_equals(name, key)) return true;
     }
     return false;
 }
@@ -307,15 +308,16 @@ static bool are_apart_by_property(const SchemaView *a, const SchemaView *b, yyjs
 {
     size_t at, count;
     yyjson_val *key, *schema;
-    yyjson_obj_foreach(properties, at, count, key, schema)
-    {
-        if (!requires(a, key) || !requires(b, key)) continue;
-        for (uint32_t i = 0; i < b->count; i++) {
-            yyjson_val *others = yyjson_obj_get(b->items[i].value, "properties");
-            yyjson_val *other = yyjson_obj_getn(others, yyjson_get_str(key), yyjson_get_len(key));
-            if (other && are_apart_by_value(schema, other)) return true;
+    if (properties) yyjson_obj_foreach(properties, at, count, key, schema)
+        {
+            if (!requires(a, key) || !requires(b, key)) continue;
+            for (uint32_t i = 0; i < b->count; i++) {
+                yyjson_val *others = yyjson_obj_get(b->items[i].value, "properties");
+                yyjson_val *other =
+                    yyjson_obj_getn(others, yyjson_get_str(key), yyjson_get_len(key));
+                if (other && are_apart_by_value(schema, other)) return true;
+            }
         }
-    }
     return false;
 }
 
@@ -329,7 +331,7 @@ static uint32_t types_left(Schema *s, const SchemaView *view)
         uint32_t found = 0;
         if (!values_of(view->items[i].value, &list, &one)) continue;
         if (one) found = schema_view_type_of(one);
-        yyjson_arr_foreach(list, at, count, value) found |= schema_view_type_of(value);
+        if (list) yyjson_arr_foreach(list, at, count, value) found |= schema_view_type_of(value);
         types &= found;
     }
     return types;

@@ -252,11 +252,10 @@ static void stops(void **state)
         REQUEST_CHAT,
         "\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\",\"m\",\"n\",\"o\",\"p\"]");
     assert_int_equal(request.stop_count, 16);
-    refuses(
-        REQUEST_CHAT,
-        "\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\","
-        "\"m\",\"n\",\"o\",\"p\",\"q\"]",
-        REFUSAL_VALUE, "stop");
+    refuses(REQUEST_CHAT,
+            "\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\","
+            "\"m\",\"n\",\"o\",\"p\",\"q\"]",
+            REFUSAL_VALUE, "stop");
     refuses(REQUEST_CHAT, "\"stop\":\"\"", REFUSAL_VALUE, "stop");
     refuses(REQUEST_CHAT, "\"stop\":[\"a\",\"\"]", REFUSAL_VALUE, "stop[1]");
     refuses(REQUEST_CHAT, "\"stop\":[null]", REFUSAL_TYPE, "stop[0]");
@@ -303,14 +302,11 @@ static void what_is_not_supported(void **state)
                                              {"tool_choice", "\"required\""},
                                              {"functions", "[{}]"},
                                              {"function_call", "\"auto\""},
-                                             {"response_format", "{\"type\":\"json_object\"}"},
                                              {"modalities", "[\"audio\"]"},
-                                             {"response_format", "{\"type\":\"text\",\"x\":1}"},
                                              {"store", "true"},
                                              {"audio", "{}"},
                                              {"prediction", "{}"},
                                              {"reasoning_effort", "\"low\""},
-                                             {"grammar", "\"x\""},
                                              {"stop_token_ids", "[1]"},
                                              {"parallel_tool_calls", "true"}};
     static const char *const taken[] = {"\"logprobs\":false",
@@ -336,6 +332,66 @@ static void what_is_not_supported(void **state)
     refuses(REQUEST_COMPLETION, "\"suffix\":\"x\"", REFUSAL_UNSUPPORTED, "suffix");
     refuses(REQUEST_CHAT, "\"model\":5", REFUSAL_TYPE, "model");
     refuses(REQUEST_CHAT, "\"user\":5", REFUSAL_TYPE, "user");
+}
+
+/* ---- forms ---- */
+
+/* The request's grammar: the refusal's param, or NULL when it is made. */
+static const char *form_fault(RequestKind kind, const char *field)
+{
+    Grammar g;
+    accepts(kind, field);
+    size_t scratch_bytes = request_form_scratch_bytes(), bytes = grammar_bytes_max();
+    void *scratch_memory = malloc(scratch_bytes), *place = malloc(bytes);
+    Arena scratch = arena_make(scratch_memory, scratch_bytes), arena = arena_make(place, bytes);
+    bool fine = request_form_build(&request, &scratch, &arena, &g, &refusal);
+    if (fine) assert_true(g.code_count > 1);
+    else assert_true(refusal.why.text[0]);
+    free(scratch_memory);
+    free(place);
+    return fine ? NULL : refusal.param;
+}
+
+#define SCHEMA(text) \
+    "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":" text "}}"
+
+static void forms(void **state)
+{
+    (void)state;
+    accepts(REQUEST_CHAT, "\"response_format\":{\"type\":\"text\"}");
+    assert_int_equal(request.form, REQUEST_FREE);
+    assert_null(form_fault(REQUEST_CHAT, "\"response_format\":{\"type\":\"json_object\"}"));
+    assert_int_equal(request.form, REQUEST_JSON_OBJECT);
+    assert_null(
+        form_fault(REQUEST_CHAT, SCHEMA("{\"type\":\"integer\"},\"name\":\"n\",\"strict\":true")));
+    assert_int_equal(request.form, REQUEST_JSON_SCHEMA);
+    assert_null(form_fault(REQUEST_COMPLETION, "\"grammar\":\"root ::= [a-z]+\""));
+    assert_int_equal(request.form, REQUEST_GRAMMAR);
+    assert_string_equal(form_fault(REQUEST_CHAT, SCHEMA("{\"not\":{}}")), "response_format");
+    assert_string_equal(form_fault(REQUEST_CHAT, SCHEMA("5")), "response_format");
+    assert_string_equal(form_fault(REQUEST_CHAT, "\"grammar\":\"root ::= x\""), "grammar");
+    static const struct {
+        const char *field, *param;
+        RefusalKind kind;
+    } refused[] = {
+        {"\"response_format\":5", "response_format", REFUSAL_TYPE},
+        {"\"response_format\":{}", "response_format.type", REFUSAL_VALUE},
+        {"\"response_format\":{\"type\":\"xml\"}", "response_format.type", REFUSAL_VALUE},
+        {"\"response_format\":{\"type\":\"text\",\"x\":1}", "response_format.x", REFUSAL_UNKNOWN},
+        {"\"response_format\":{\"type\":\"json_object\",\"json_schema\":{}}",
+         "response_format.json_schema", REFUSAL_VALUE},
+        {"\"response_format\":{\"type\":\"json_schema\"}", "response_format.json_schema",
+         REFUSAL_MISSING},
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}",
+         "response_format.json_schema.schema", REFUSAL_MISSING},
+        {SCHEMA("{},\"strict\":1"), "response_format.json_schema.strict", REFUSAL_TYPE},
+        {SCHEMA("{},\"x\":1"), "response_format.json_schema.x", REFUSAL_UNKNOWN},
+        {"\"grammar\":5", "grammar", REFUSAL_TYPE},
+        {"\"grammar\":\"x\",\"response_format\":{\"type\":\"json_object\"}", "response_format",
+         REFUSAL_VALUE},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        refuses(REQUEST_CHAT, refused[i].field, refused[i].kind, refused[i].param);
 }
 
 /* ---- messages and prompts ---- */
@@ -484,6 +540,7 @@ int main(void)
         cmocka_unit_test(stops),
         cmocka_unit_test(bias),
         cmocka_unit_test(what_is_not_supported),
+        cmocka_unit_test(forms),
         cmocka_unit_test(messages),
         cmocka_unit_test(bad_messages),
         cmocka_unit_test(prompts),

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* response_format and grammar: which form an answer must have. Reading says what is asked for; the grammar is made
+ * afterwards, since it needs more memory than a request usually does. */
+#include <string.h>
+
+#include "api/request_state.h"
+#include "api/schema.h"
+
+static bool take_form(RequestReader *r, const char *name, RequestForm form)
+{
+    if (form != REQUEST_FREE && r->request->form != REQUEST_FREE)
+        return refusal_make(r->refusal, REFUSAL_VALUE, name,
+                            "give one of response_format and grammar");
+    if (form != REQUEST_FREE) r->request->form = form;
+    return true;
+}
+
+/* The keys of an object that are not among `known`, a list that ends with NULL. */
+static bool check_keys(RequestReader *r, yyjson_val *object, const char *before,
+                       const char *const *known)
+{
+    size_t at, count;
+    yyjson_val *key, *item;
+    yyjson_obj_foreach(object, at, count, key, item)
+    {
+        size_t i = 0;
+        while (known[i] && !yyjson_equals_str(key, known[i])) i++;
+        if (known[i]) continue;
+        char param[REFUSAL_PARAM_MAX];
+        request_name_safe(param, before, key);
+        return refusal_make(r->refusal, REFUSAL_UNKNOWN, param, "%s is not known here",
+                            param[0] ? param : "a field");
+    }
+    return true;
+}
+
+/* `strict` changes nothing: the schema is kept either way, or refused. */
+static bool read_json_schema(RequestReader *r, yyjson_val *value)
+{
+    static const char *const known[] = {"name", "description", "schema", "strict", NULL};
+    const char *name = "response_format.json_schema";
+    if (!yyjson_is_obj(value))
+        return refusal_make(r->refusal, value ? REFUSAL_TYPE : REFUSAL_MISSING, name,
+                            "%s must be an object", name);
+    if (!check_keys(r, value, "response_format.json_schema.", known)) return false;
+    yyjson_val *strict = yyjson_obj_get(value, "strict");
+    if (strict && !yyjson_is_bool(strict) && !yyjson_is_null(strict))
+        return refusal_make(r->refusal, REFUSAL_TYPE, "response_format.json_schema.strict",
+                            "strict must be true or false");
+    r->request->schema = yyjson_obj_get(value, "schema");
+    if (!r->request->schema)
+        return refusal_make(r->refusal, REFUSAL_MISSING, "response_format.json_schema.schema",
+                            "response_format.json_schema.schema is missing");
+    return take_form(r, "response_format", REQUEST_JSON_SCHEMA);
+}
+
+bool request_form_response_format(RequestReader *r, yyjson_val *value, const char *name)
+{
+    static const char *const known[] = {"type", "json_schema", NULL};
+    yyjson_val *type = yyjson_obj_get(value, "type"),
+               *schema = yyjson_obj_get(value, "json_schema");
+    if (!yyjson_is_obj(value))
+        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an object", name);
+    if (!check_keys(r, value, "response_format.", known)) return false;
+    if (yyjson_equals_str(type, "json_schema")) return read_json_schema(r, schema);
+    if (schema)
+        return refusal_make(r->refusal, REFUSAL_VALUE, "response_format.json_schema",
+                            "json_schema belongs to the type json_schema");
+    if (yyjson_equals_str(type, "json_object")) return take_form(r, name, REQUEST_JSON_OBJECT);
+    return yyjson_equals_str(type, "text") ||
+           refusal_make(r->refusal, REFUSAL_VALUE, "response_format.type",
+                        "response_format.type must be text, json_object or json_schema");
+}
+
+bool request_form_grammar(RequestReader *r, yyjson_val *value, const char *name)
+{
+    if (!yyjson_is_str(value))
+        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be a string of GBNF", name);
+    r->request->grammar = yyjson_get_str(value);
+    r->request->grammar_bytes = yyjson_get_len(value);
+    return take_form(r, name, REQUEST_GRAMMAR);
+}
+
+size_t request_form_scratch_bytes(void)
+{
+    size_t schema = schema_scratch_bytes(), text = grammar_gbnf_scratch_bytes();
+    return schema > text ? schema : text;
+}
+
+bool request_form_build(const Request *q, Arena *scratch, Arena *arena, Grammar *out,
+                        Refusal *refusal)
+{
+    Why why;
+    bool text = q->form == REQUEST_GRAMMAR;
+    const char *param = text ? "grammar" : "response_format";
+    Error error = text ? grammar_gbnf((const uint8_t *)q->grammar, q->grammar_bytes, scratch, arena,
+                                      out, &why)
+                       : schema_grammar(q->schema, scratch, arena, out, &why);
+    if (error == OK) return true;
+    if (error == ERR_MEMORY) return refusal_make(refusal, REFUSAL_MEMORY, param, "%s", why.text);
+    return refusal_make(refusal, error == ERR_UNSUPPORTED ? REFUSAL_UNSUPPORTED : REFUSAL_VALUE,
+                        param, "%s: %s", param, why.text);
+}
