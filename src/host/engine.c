@@ -260,6 +260,8 @@ static uint32_t top(Engine *e, uint32_t row, uint32_t k, LogSum *sum, float scal
 
 static Error pick_token(Engine *e, uint32_t row, CoordinatorPick *pick, Why *why)
 {
+    for (uint32_t i = 0; pick->mask && i < e->plan.request.shards; i++)
+        shard_mask(e->shards[i], row, pick->mask, shard_id_first(e->shards[i]));
     for (uint32_t i = 0; i < e->plan.request.shards; i++)
         shard_adjust(e->shards[i], row, pick->params, pick->seen, pick->seen_count);
     while (!pick->picked) {

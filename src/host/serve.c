@@ -193,6 +193,7 @@ static void go_on(Serve *s, ServeAnswer *a)
     a->state = SERVE_RUNNING;
     Error error = coordinator_start(s->options.engine.coordinator, a->slot, NULL, 0,
                                     a->job->tokens_max - a->generated, &a->params, &why);
+    if (error == OK) error = serve_form_constrain(s, a, &why);
     if (error == OK) return;
     CoordinatorEvent event = {.slot = a->slot, .ended = true, .error = error};
     serve_answer_event(s, a, &event, &why);
@@ -339,6 +340,7 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     s->created_s = (uint64_t)time(NULL);
     s->unready_ns = 1; /* not ready since ever, until the engine says otherwise */
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->vocab_lock, NULL);
     pthread_cond_init(&s->intake_news, NULL);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->slots = calloc(options->slots, sizeof *s->slots);
@@ -370,6 +372,8 @@ void serve_close(Serve *s)
     if (s->options.listen.fd >= 0) close(s->options.listen.fd);
     if (s->wake_fd >= 0) close(s->wake_fd);
     pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->vocab_lock);
+    free(s->vocab_memory);
     pthread_cond_destroy(&s->intake_news);
     free(s->slots);
     free(s->slot_used);

@@ -9,7 +9,11 @@
 
 void serve_answer_free_job(ServeJob *job)
 {
-    for (uint32_t i = 0; i < job->answer_count; i++) free(job->answers[i].text);
+    for (uint32_t i = 0; i < job->answer_count; i++) {
+        free(job->answers[i].text);
+        serve_form_leave(&job->answers[i]);
+    }
+    free(job->grammar_memory);
     if (job->x) http_exchange_release(job->x);
     free(job->memory);
     free(job);
@@ -22,6 +26,7 @@ void serve_answer_free_job(ServeJob *job)
 static void leave_slot(Serve *s, ServeAnswer *a, bool forget)
 {
     coordinator_stop(s->options.engine.coordinator, a->slot);
+    serve_form_leave(a);
     s->slots[a->slot] = NULL;
     s->slot_used[a->slot] = ++s->answer_serial;
     s->slot_forget[a->slot] = forget;
@@ -286,6 +291,7 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     (void)coordinator_tokens(c, slot, &said);
     Error error = coordinator_start(c, slot, a->ids + said, a->count - said,
                                     a->job->tokens_max - a->generated, &a->params, &why);
+    if (error == OK) error = serve_form_constrain(s, a, &why);
     a->cached = cached;
     s->figures.prompt_tokens += a->count;
     s->figures.cached_tokens += cached;

@@ -256,12 +256,11 @@ static ServeJob *make_job(Intake *in)
     if (in->journaled) memcpy(job->head.id, in->place.id, sizeof job->head.id);
     else answer_make_id(&job->head, new_seed());
     Arena arena = arena_make(memory, bytes);
-    for (uint32_t i = 0; i < answers; i++)
-        if (!fill_answer(in, job, &arena, i)) {
-            serve_answer_free_job(job);
-            return NULL;
-        }
-    return job;
+    bool fine = serve_form_prepare(in->serve, q, job, &in->refusal);
+    for (uint32_t i = 0; fine && i < answers; i++) fine = fill_answer(in, job, &arena, i);
+    if (fine) return job;
+    serve_answer_free_job(job);
+    return NULL;
 }
 
 /* Room in slots and queue is taken here, and given back answer by answer. */

@@ -11,6 +11,7 @@
 #include "host/http.h"
 #include "host/serve.h"
 #include "text/chat.h"
+#include "text/grammar_mask.h"
 
 enum {
     SERVE_INTAKE_THREADS = 2,
@@ -47,6 +48,8 @@ typedef struct ServeAnswer {
     uint32_t place; /* in event ids: tokens taken, one more when held text followed the last */
     AnswerFinish finish;
     Detokenizer detokenizer;
+    GrammarMask *mask; /* of an answer that must have a form, while it has a slot */
+    void *mask_memory;
     char *text; /* when the whole answer goes out at once */
     size_t text_bytes, text_room;
     uint64_t queued_ns, paused_ns;
@@ -60,8 +63,10 @@ struct ServeJob {
     bool stream, journaled;
     uint32_t tokens_max;
     uint32_t answer_count, done_count;
-    uint32_t running; /* answers that have a slot */
-    void *memory;     /* ids, bias and stop strings */
+    uint32_t running;     /* answers that have a slot */
+    void *memory;         /* ids, bias and stop strings */
+    Grammar grammar;      /* the form of its answers */
+    void *grammar_memory; /* NULL: any */
     ServeAnswer answers[];
 };
 
@@ -95,6 +100,9 @@ struct Serve {
     /* under `lock` */
     pthread_mutex_t lock;
     pthread_cond_t intake_news;
+    pthread_mutex_t vocab_lock;
+    void *vocab_memory; /* NULL: no answer has needed a form yet; set once */
+    GrammarVocab vocab;
     ServeIntake *intake_first, *intake_last;
     ServeAnswer *arrived_first, *arrived_last;
     pthread_t intake[SERVE_INTAKE_THREADS];
@@ -127,6 +135,13 @@ RequestKind serve_routes_kind(const HttpExchange *x);
 Error serve_intake_start(Serve *s, Why *why);
 void serve_intake_stop(Serve *s);
 void serve_intake_push(Serve *s, HttpExchange *x);
+
+/* serve_form.c: answers with a form. */
+/* Makes the job's grammar, when the request wants one. Thread  intake. Result  false with the refusal. */
+bool serve_form_prepare(Serve *s, const Request *q, ServeJob *job, Refusal *refusal);
+/* After each coordinator_start of the answer; leave: when it has no slot any more. Thread  the engine's. */
+MUST_CHECK Error serve_form_constrain(Serve *s, ServeAnswer *a, Why *why);
+void serve_form_leave(ServeAnswer *a);
 
 /* serve_answer.c: the engine thread's. */
 void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached);
