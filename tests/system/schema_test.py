@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Constrained output against Python's jsonschema: whatever a schema's grammar lets through is JSON that the schema accepts;
-what is not supported is refused by its name. Walks are random, from fixed seeds.
+"""Constrained output against Python's jsonschema: whatever a grammar lets through is JSON that its schema accepts; what
+is not supported is refused by its name. Walks are random, from fixed seeds.
 
 GRAMMAR_PROBE names tests/system/tools/grammar_probe.c, built. Without jsonschema this test cannot run and fails.
 """
@@ -83,7 +83,8 @@ class SchemaTest(unittest.TestCase):
 
     def test_unsupported_keywords_are_refused_by_name(self):
         places = [lambda s: s, lambda s: {"type": "object", "properties": {"p": s}}, lambda s: {"items": s},
-                  lambda s: {"anyOf": [{"type": "null"}, s]}, lambda s: {"$defs": {"d": s}, "allOf": [{"$ref": "#/$defs/d"}]}]
+                  lambda s: {"anyOf": [{"type": "null"}, s]}, lambda s: {"$defs": {"d": s},
+                  "allOf": [{"$ref": "#/$defs/d"}]}]
         cases = [(k, place({k: v})) for k, v in REFUSED_KEYWORDS.items() for place in places]
         for (keyword, schema), answer in zip(cases, ask([{"schema": s} for _, s in cases])):
             self.assertEqual(answer.get("kind"), "not supported", schema)
