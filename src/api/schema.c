@@ -17,6 +17,13 @@ uint32_t schema_fault(Schema *s, Error error, const char *what, const char *word
                          &why);
 }
 
+bool schema_count(Schema *s)
+{
+    if (++s->compared == SCHEMA_COMPARED_MAX)
+        (void)schema_fault(s, ERR_TOO_LARGE, "too many values and names to compare", NULL);
+    return !schema_failed(s);
+}
+
 static void append(Schema *s, const char *text, size_t bytes)
 {
     size_t room = SCHEMA_PATH_MAX - 1 - s->path_bytes;

@@ -59,17 +59,6 @@ static bool is_listed(const Object *o, yyjson_val *key)
     return false;
 }
 
-static bool is_required(const SchemaView *view, yyjson_val *key)
-{
-    for (uint32_t i = 0; i < view->count; i++) {
-        yyjson_val *list = yyjson_obj_get(view->items[i].value, "required"), *name;
-        size_t at, count;
-        if (list)
-            yyjson_arr_foreach(list, at, count, name) if (yyjson_equals(name, key)) return true;
-    }
-    return false;
-}
-
 /* All that is said about a property of this name; NULL: one that is not named anywhere. */
 static SchemaView property_view(Schema *s, const SchemaView *view, yyjson_val *key)
 {
@@ -107,7 +96,7 @@ static void add_property(Schema *s, const SchemaView *view, Object *o, yyjson_va
     }
     size_t mark = schema_enter(s, "properties", name, bytes);
     SchemaView v = property_view(s, view, key);
-    bool required = is_required(view, key), never = schema_view_is_never(s, &v);
+    bool required = schema_view_requires(s, view, key), never = schema_view_is_never(s, &v);
     o->keys[o->key_count++] = key;
     if (never && required)
         (void)schema_fault(s, ERR_RANGE, "required, but nothing satisfies it", NULL);

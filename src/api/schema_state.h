@@ -6,7 +6,7 @@
 
 #include "api/schema.h"
 
-enum { SCHEMA_PATH_MAX = 120 };
+enum { SCHEMA_PATH_MAX = 120, SCHEMA_COMPARED_MAX = 10000000 };
 
 /* Types as bits; a number may be an integer. */
 enum {
@@ -56,6 +56,7 @@ typedef struct Schema {
     Arena *arena;
     yyjson_val *root;
     SchemaWaiting *first, *last, *turn;
+    uint64_t compared;          /* values and names: at most SCHEMA_COMPARED_MAX */
     uint32_t space, character;  /* shared rules */
     SchemaProperty *properties; /* [SCHEMA_PROPERTIES_MAX] of the object whose turn it is */
     yyjson_val **keys;          /* [SCHEMA_PROPERTIES_MAX] */
@@ -67,6 +68,8 @@ typedef struct Schema {
 static inline bool schema_failed(const Schema *s) { return s->b->error != OK; }
 /* "at $.properties.age: " and what is wrong; `word` may be NULL. Result  0. */
 uint32_t schema_fault(Schema *s, Error error, const char *what, const char *word);
+/* Counts a comparison; after too many the schema is refused. Result  false then. */
+bool schema_count(Schema *s);
 /* Appends to the path; the result goes to schema_leave. */
 size_t schema_enter(Schema *s, const char *word, const char *name, size_t bytes);
 void schema_leave(Schema *s, size_t mark);
@@ -79,6 +82,8 @@ void schema_view_add(Schema *s, SchemaView *view, yyjson_val *schema);
 /* What is left of types; 0: nothing satisfies it. */
 uint32_t schema_view_types(Schema *s, const SchemaView *view);
 bool schema_view_is_never(Schema *s, const SchemaView *view);
+/* Whether a property must be there. */
+bool schema_view_requires(Schema *s, const SchemaView *view, yyjson_val *key);
 /* The first value of a keyword; how many schemas have it. */
 yyjson_val *schema_view_get(const SchemaView *view, const char *keyword);
 uint32_t schema_view_count(const SchemaView *view, const char *keyword);

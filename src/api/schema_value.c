@@ -105,21 +105,30 @@ static uint32_t tree(Schema *s, const Text *list, size_t count, size_t at, uint3
 
 /* ---- which values ---- */
 
-static bool allows(yyjson_val *schema, yyjson_val *value)
+static bool allows(Schema *s, yyjson_val *schema, yyjson_val *value)
 {
     yyjson_val *list = yyjson_obj_get(schema, "enum"), *one = yyjson_obj_get(schema, "const"),
                *item;
     size_t at, count;
-    bool found = !list;
-    if (list) yyjson_arr_foreach(list, at, count, item) found |= yyjson_equals(item, value);
-    return found && (!one || yyjson_equals(one, value));
+    if (one && !yyjson_equals(one, value)) return false;
+    if (!list) return true;
+    yyjson_arr_foreach(list, at, count, item)
+    {
+        if (!schema_count(s)) return false;
+        if (yyjson_equals(item, value)) return true;
+    }
+    return false;
 }
 
-static bool all_allow(const SchemaView *view, yyjson_val *value, uint32_t types)
+/* `from` has the value: it is not asked. */
+static bool all_allow(Schema *s, const SchemaView *view, yyjson_val *from, yyjson_val *value,
+                      uint32_t types)
 {
     if (!(schema_view_type_of(value) & types)) return false;
     for (uint32_t i = 0; i < view->count; i++)
-        if (!allows(view->items[i].value, value)) return false;
+        if ((!from || yyjson_obj_get(view->items[i].value, "enum") != from) &&
+            !allows(s, view->items[i].value, value))
+            return false;
     return true;
 }
 
@@ -144,10 +153,10 @@ typedef struct Texts {
     size_t count;
 } Texts;
 
-static void add_value(Schema *s, const SchemaView *view, uint32_t types, yyjson_val *value,
-                      Texts *t)
+static void add_value(Schema *s, const SchemaView *view, uint32_t types, yyjson_val *from,
+                      yyjson_val *value, Texts *t)
 {
-    if (schema_failed(s) || !all_allow(view, value, types)) return;
+    if (schema_failed(s) || !all_allow(s, view, from, value, types)) return;
     refuse_more(s, view, schema_view_type_of(value));
     t->list[t->count++] = text_of(s, value);
 }
@@ -163,8 +172,9 @@ static void add_values(Schema *s, const SchemaView *view, uint32_t types, Texts 
     }
     t->list = arena_take_raw(s->arena, (yyjson_arr_size(list) + 1) * sizeof *t->list);
     if (!t->list) (void)schema_fault(s, ERR_MEMORY, "no memory for so many values", "enum");
-    if (one) add_value(s, view, types, one, t);
-    else if (list) yyjson_arr_foreach(list, at, count, value) add_value(s, view, types, value, t);
+    if (one) add_value(s, view, types, NULL, one, t);
+    else if (list)
+        yyjson_arr_foreach(list, at, count, value) add_value(s, view, types, list, value, t);
     if (!schema_failed(s) && !t->count)
         (void)schema_fault(s, ERR_RANGE, "has no value that satisfies the rest",
                            one ? "const" : "enum");

@@ -256,6 +256,21 @@ bool schema_view_is_never(Schema *s, const SchemaView *view)
     return view->never || schema_view_types(s, view) == 0;
 }
 
+bool schema_view_requires(Schema *s, const SchemaView *view, yyjson_val *key)
+{
+    for (uint32_t i = 0; i < view->count; i++) {
+        yyjson_val *list = yyjson_obj_get(view->items[i].value, "required"), *name;
+        size_t at, count;
+        if (!list) continue;
+        yyjson_arr_foreach(list, at, count, name)
+        {
+            if (!schema_count(s)) return false;
+            if (yyjson_equals(name, key)) return true;
+        }
+    }
+    return false;
+}
+
 /* ---- branches that exclude each other ---- */
 
 /* The values that a schema allows at most: its enum, or an array of its const in `one`. NULL: not limited. */
@@ -266,58 +281,52 @@ static bool values_of(yyjson_val *schema, yyjson_val **list, yyjson_val **one)
     return yyjson_is_arr(*list) || *one;
 }
 
-static bool has_value(yyjson_val *list, yyjson_val *one, yyjson_val *value)
+static bool has_value(Schema *s, yyjson_val *list, yyjson_val *one, yyjson_val *value)
 {
+    if (one) return yyjson_equals(one, value);
     size_t at, count;
     yyjson_val *item;
-    if (one) return yyjson_equals(one, value);
-    if (list) yyjson_arr_foreach(list, at, count, item) if (yyjson_equals(item, value)) return true;
+    if (!list) return false;
+    yyjson_arr_foreach(list, at, count, item)
+    {
+        if (!schema_count(s) || yyjson_equals(item, value)) return true;
+    }
     return false;
 }
 
 /* Numbers are left out: 1 and 1.0 are one value in two spellings. */
-static bool are_apart_by_value(yyjson_val *a, yyjson_val *b)
+static bool are_apart_by_value(Schema *s, yyjson_val *a, yyjson_val *b)
 {
     yyjson_val *a_list, *a_one, *b_list, *b_one, *value;
     size_t at, count;
     if (!values_of(a, &a_list, &a_one) || !values_of(b, &b_list, &b_one)) return false;
     if (a_one)
-        return !yyjson_is_ctn(a_one) && !yyjson_is_num(a_one) && !has_value(b_list, b_one, a_one);
-    if (a_list) yyjson_arr_foreach(a_list, at, count, value)
-        {
-            if (yyjson_is_ctn(value) || yyjson_is_num(value) || has_value(b_list, b_one, value))
-                return false;
-        }
+        return !yyjson_is_ctn(a_one) && !yyjson_is_num(a_one) &&
+               !has_value(s, b_list, b_one, a_one);
+    yyjson_arr_foreach(a_list, at, count, value)
+    {
+        bool plain = !yyjson_is_ctn(value) && !yyjson_is_num(value);
+        if (!plain || has_value(s, b_list, b_one, value)) return false;
+    }
     return true;
 }
 
-static bool
-    requires(const SchemaView *view, yyjson_val *key)
-{
-    for (uint32_t i = 0; i < view->count; i++) {
-        yyjson_val *list = yyjson_obj_get(view->items[i].value, "required"), *name;
-        size_t at, count;
-        if (list)
-            yyjson_arr_foreach(list, at, count, name) if (yyjson_equals(name, key)) return true;
-    }
-    return false;
-}
-
 /* Whether a property that both require has values that exclude each other. */
-static bool are_apart_by_property(const SchemaView *a, const SchemaView *b, yyjson_val *properties)
+static bool are_apart_by_property(Schema *s, const SchemaView *a, const SchemaView *b,
+                                  yyjson_val *properties)
 {
     size_t at, count;
     yyjson_val *key, *schema;
-    if (properties) yyjson_obj_foreach(properties, at, count, key, schema)
-        {
-            if (!requires(a, key) || !requires(b, key)) continue;
-            for (uint32_t i = 0; i < b->count; i++) {
-                yyjson_val *others = yyjson_obj_get(b->items[i].value, "properties");
-                yyjson_val *other =
-                    yyjson_obj_getn(others, yyjson_get_str(key), yyjson_get_len(key));
-                if (other && are_apart_by_value(schema, other)) return true;
-            }
+    if (!properties) return false;
+    yyjson_obj_foreach(properties, at, count, key, schema)
+    {
+        if (!schema_view_requires(s, a, key) || !schema_view_requires(s, b, key)) continue;
+        for (uint32_t i = 0; i < b->count; i++) {
+            yyjson_val *others = yyjson_obj_get(b->items[i].value, "properties");
+            yyjson_val *other = yyjson_obj_getn(others, yyjson_get_str(key), yyjson_get_len(key));
+            if (other && are_apart_by_value(s, schema, other)) return true;
         }
+    }
     return false;
 }
 
@@ -346,11 +355,11 @@ bool schema_view_are_apart(Schema *s, const SchemaView *a, const SchemaView *b)
     for (uint32_t i = 0; i < a->count; i++)
         for (uint32_t k = 0; k < b->count; k++)
             if (a->items[i].value != b->items[k].value &&
-                are_apart_by_value(a->items[i].value, b->items[k].value))
+                are_apart_by_value(s, a->items[i].value, b->items[k].value))
                 return true;
     if (both != SCHEMA_OBJECT) return false;
     for (uint32_t i = 0; i < a->count; i++)
-        if (are_apart_by_property(a, b, yyjson_obj_get(a->items[i].value, "properties")))
+        if (are_apart_by_property(s, a, b, yyjson_obj_get(a->items[i].value, "properties")))
             return true;
     return false;
 }

@@ -38,6 +38,7 @@ struct GrammarMachine {
     uint32_t *found;
     uint32_t node_count, state_count, place_count;
     uint32_t work_count, found_count, seen_count, step, epoch, current;
+    uint64_t visits;
     bool may_end, full, tangled;
 };
 
@@ -121,6 +122,7 @@ static bool is_new(GrammarMachine *m, uint32_t code, uint32_t round, uint32_t be
     if (m->tangled) return false;
     *s = (Seen){code, round, below, m->step};
     m->seen_count++;
+    m->visits++;
     return true;
 }
 
@@ -350,6 +352,7 @@ bool grammar_machine_take(GrammarMachine *m, uint8_t byte)
 
 uint32_t grammar_machine_state(const GrammarMachine *m) { return m->current; }
 uint32_t grammar_machine_epoch(const GrammarMachine *m) { return m->epoch; }
+uint64_t grammar_machine_visits(const GrammarMachine *m) { return m->visits; }
 
 bool grammar_machine_may_end(const GrammarMachine *m, uint32_t state)
 {

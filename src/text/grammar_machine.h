@@ -48,5 +48,7 @@ uint32_t grammar_machine_next(GrammarMachine *m, uint32_t state, uint8_t byte);
 void grammar_machine_forget(GrammarMachine *m);
 /* How often that was. */
 uint32_t grammar_machine_epoch(const GrammarMachine *m);
+/* Places visited since it was built: what its work costs. */
+uint64_t grammar_machine_visits(const GrammarMachine *m);
 
 #endif

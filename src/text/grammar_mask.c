@@ -113,8 +113,13 @@ static bool takes_whole(GrammarMask *m, uint32_t state, uint32_t node, bool *ful
     return !*full && (v->kinds[v->below[node]] & ~loops) == 0;
 }
 
-/* false: a pool is full. */
-static bool walk(GrammarMask *m, uint32_t start, uint32_t *bits)
+static bool is_too_much(const GrammarMask *m, uint64_t before)
+{
+    return grammar_machine_visits(m->machine) - before > GRAMMAR_VISITS_MAX;
+}
+
+/* false: a pool is full, or it took too much. */
+static bool walk(GrammarMask *m, uint32_t start, uint32_t *bits, uint64_t before)
 {
     const GrammarVocab *v = m->v;
     Level *top = m->levels;
@@ -122,7 +127,7 @@ static bool walk(GrammarMask *m, uint32_t start, uint32_t *bits)
     for (uint32_t node = 1; node < v->node_count;) {
         while (node >= top->end) top--;
         uint32_t next = grammar_machine_next(m->machine, top->state, v->bytes[node]);
-        if (next == GRAMMAR_UNKNOWN) return false;
+        if (next == GRAMMAR_UNKNOWN || is_too_much(m, before)) return false;
         uint32_t skip = v->skip[node];
         bool full = false;
         if (next == GRAMMAR_DEAD) {
@@ -168,15 +173,18 @@ static Kept *find(GrammarMask *m, uint32_t state)
 static Kept *make(GrammarMask *m)
 {
     Kept *k = oldest(m);
+    uint64_t before = grammar_machine_visits(m->machine);
     for (int attempt = 0; attempt < 2; attempt++) {
         uint32_t state = grammar_machine_state(m->machine);
         memset(k->bits, 0, m->words * sizeof *k->bits);
         k->state = state;
-        if (walk(m, state, k->bits) || attempt == 1) break;
+        if (walk(m, state, k->bits, before) || attempt == 1) break;
+        if (is_too_much(m, before)) break;
         grammar_machine_forget(m->machine);
         follow_epoch(m);
     }
-    if (grammar_machine_may_end(m->machine, k->state)) allow_ends(m, k->bits);
+    if (is_too_much(m, before)) memset(k->bits, 0, m->words * sizeof *k->bits);
+    else if (grammar_machine_may_end(m->machine, k->state)) allow_ends(m, k->bits);
     return k;
 }
 

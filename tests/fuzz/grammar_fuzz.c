@@ -25,8 +25,12 @@ static size_t walk(GrammarMachine *m, uint64_t *seed, uint8_t *out)
         if (grammar_machine_may_end(m, grammar_machine_state(m)) && draw(seed, 3)) return bytes;
         uint32_t start = draw(seed, 256), tried = 0;
         uint8_t byte = draw(seed, 2) ? (uint8_t)closing[draw(seed, 5)] : (uint8_t)start;
-        while (!grammar_machine_take(m, byte) && tried < 256) byte = (uint8_t)(start + tried++);
-        if (tried == 256) {
+        bool taken = grammar_machine_take(m, byte);
+        while (!taken && tried < 256) {
+            byte = (uint8_t)(start + tried++);
+            taken = grammar_machine_take(m, byte);
+        }
+        if (!taken) {
             /* Only what nests too deep, or branches too much, may end like this; neither does in so few bytes. */
             ASSERT(grammar_machine_may_end(m, grammar_machine_state(m)) || bytes > 100);
             return 0;
