@@ -5,8 +5,8 @@
  *
  * A token is allowed when all of its bytes may follow. Tokens that end an answer are allowed exactly where the text may
  * end; other control tokens never. Where no token is allowed the bits are all 0 (a vocabulary without a token for some
- * byte); the sampler then refuses. So it is when a mask would take more than GRAMMAR_VISITS_MAX visits of places, about a
- * second: a grammar that can be read in very many ways at once.
+ * byte); the sampler then refuses. So it is when a mask would take more than GRAMMAR_VISITS_MAX visits of places, about
+ * a second: a grammar that can be read in very many ways at once.
  *
  * A mask is found by one walk over the vocabulary's tree: what may not follow is skipped with everything below it,
  * and what a state takes without changing (the inside of a string) is taken with everything below it. Masks are kept by

@@ -605,20 +605,13 @@ class ServeTest(unittest.TestCase):
                     self.assertTrue(json.loads(text)["error"]["param"].startswith(name), text)
 
     def test_forms(self):
-        schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "big": {"type": "boolean"},
-                                                   "rank": {"type": "integer", "minimum": 1, "maximum": 9}},
-                  "required": ["city", "big", "rank"], "additionalProperties": False}
-        form = {"type": "json_schema", "json_schema": {"name": "city", "schema": schema, "strict": True}}
-        for temperature in (0, 1.5):
-            answer = self.server.json(CHAT, {**greedy("Tell me of Paris.", 150), "temperature": temperature, "seed": 3,
-                                             "n": 1 + 3 * (temperature > 0), "response_format": form})
-            for choice in answer["choices"]:
-                self.assertEqual(choice["finish_reason"], "stop")
-                value = json.loads(choice["message"]["content"])
-                self.assertEqual(list(value), ["city", "big", "rank"])
-                self.assertLessEqual(len(value["city"]), 12)
-                self.assertIs(type(value["big"]), bool)
-                self.assertIn(value["rank"], range(1, 10))
+        schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "rank": {"enum": [1, 2]}},
+                  "required": ["city", "rank"]}
+        form = {"type": "json_schema", "json_schema": {"name": "city", "schema": schema}}
+        answer = self.server.json(CHAT, {**greedy("Tell me of Paris.", 99), "temperature": 1.5, "response_format": form})
+        value = json.loads(answer["choices"][0]["message"]["content"])
+        self.assertEqual(list(value), ["city", "rank"])
+        self.assertTrue(len(value["city"]) <= 12 and value["rank"] in (1, 2))
         answer = self.server.json(CHAT, {**greedy("Say maybe.", 20), "grammar": 'root ::= "yes, " [0-9]{3} | "no"'})
         self.assertRegex(answer["choices"][0]["message"]["content"], r"^(yes, [0-9]{3}|no)$")
 
