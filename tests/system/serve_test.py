@@ -605,13 +605,13 @@ class ServeTest(unittest.TestCase):
                     self.assertTrue(json.loads(text)["error"]["param"].startswith(name), text)
 
     def test_forms(self):
-        schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "rank": {"enum": [1, 2]}},
+        schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "rank": {"enum": [1]}},
                   "required": ["city", "rank"]}
         form = {"type": "json_schema", "json_schema": {"name": "city", "schema": schema}}
-        answer = self.server.json(CHAT, {**greedy("Tell me of Paris.", 99), "temperature": 1.5, "response_format": form})
+        answer = self.server.json(CHAT, {**greedy("Of Paris.", 99), "temperature": 1.5, "response_format": form})
         value = json.loads(answer["choices"][0]["message"]["content"])
         self.assertEqual(list(value), ["city", "rank"])
-        self.assertTrue(len(value["city"]) <= 12 and value["rank"] in (1, 2))
+        self.assertTrue(len(value["city"]) <= 12 and value["rank"] == 1)
         answer = self.server.json(CHAT, {**greedy("Say maybe.", 20), "grammar": 'root ::= "yes, " [0-9]{3} | "no"'})
         self.assertRegex(answer["choices"][0]["message"]["content"], r"^(yes, [0-9]{3}|no)$")
 
