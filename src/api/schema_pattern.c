@@ -13,13 +13,15 @@
 #include "api/schema_state.h"
 #include "text/utf8.h"
 
-enum { DEPTH_MAX = 24, RANGES_MAX = 128 };
+/* Without ^ every count is under way at once. */
+enum { DEPTH_MAX = 24, RANGES_MAX = 128, FLOATING_COUNT_MAX = 16 };
 
 typedef struct Pattern {
     Schema *s;
     const uint8_t *text;
     size_t bytes, at;
     uint32_t depth;
+    bool floats; /* no ^: it may begin at any character */
 } Pattern;
 
 typedef struct Class {
@@ -215,6 +217,9 @@ static uint32_t parse_counts(Pattern *p, uint32_t node)
     uint32_t least = read_number(p), most = least;
     if (eat(p, ",")) most = look(p) == '}' ? GRAMMAR_UNBOUNDED : read_number(p);
     if (!failed(p) && !eat(p, "}")) return fault(p, "has a { without its }");
+    if (p->floats &&
+        (least > FLOATING_COUNT_MAX || (most > FLOATING_COUNT_MAX && most != GRAMMAR_UNBOUNDED)))
+        return fault(p, "has a count above 16 and does not begin with ^");
     return grammar_repeat(p->s->b, node, least, most);
 }
 
@@ -260,7 +265,8 @@ uint32_t schema_pattern(Schema *s, const char *pattern, size_t bytes)
     Pattern p = {.s = s, .text = (const uint8_t *)pattern, .bytes = bytes};
     GrammarBuilder *b = s->b;
     GrammarList list = {0};
-    if (!eat(&p, "^"))
+    p.floats = !eat(&p, "^");
+    if (p.floats)
         grammar_add(b, &list, grammar_repeat(b, schema_character(s), 0, GRAMMAR_UNBOUNDED));
     grammar_add(b, &list, parse_choice(&p));
     if (!eat(&p, "$"))

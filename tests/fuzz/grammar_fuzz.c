@@ -31,8 +31,9 @@ static size_t walk(GrammarMachine *m, uint64_t *seed, uint8_t *out)
             taken = grammar_machine_take(m, byte);
         }
         if (!taken) {
-            /* Only what nests too deep, or branches too much, may end like this; neither does in so few bytes. */
-            ASSERT(grammar_machine_may_end(m, grammar_machine_state(m)) || bytes > 100);
+            /* Only what nests too deep, or branches too much, may end like this; neither is done with few visits. */
+            ASSERT(grammar_machine_may_end(m, grammar_machine_state(m)) ||
+                   grammar_machine_visits(m) > 10000);
             return 0;
         }
         out[bytes] = byte;

@@ -148,6 +148,7 @@ REFUSED = [
         ({"type": "string", "pattern": "*a"}, "pattern"),
     ({"type": "string", "pattern": "[z-a]"}, "pattern"), ({"type": "string", "pattern": "a**"}, "pattern"),
         ({"type": "string", "pattern": 5}, "pattern"),
+    ({"type": "string", "pattern": "[a-z]{17}$"}, "above 16"),
     ({"type": "string", "pattern": "^a", "minLength": 3}, "pattern"), ({"type": "string", "format": "date",
         "maxLength": 3}, "pattern"),
     ({"type": "integer", "minimum": 5, "maximum": 4}, "between the bounds"), ({"type": "integer", "minimum": 1e30},
