@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The calls through a dialect's table, ids and places; and bodies that no dialect has for itself. */
 #include "api/answer.h"
 
 #include <string.h>
 
-static const char *const finish_names[] = {
-    [ANSWER_GOES_ON] = "null", [ANSWER_STOP] = "\"stop\"", [ANSWER_LENGTH] = "\"length\""};
+#include "api/answer_state.h"
+#include "base/error.h"
+
+static const AnswerTable *const tables[ANSWER_DIALECTS] = {
+    [ANSWER_COMPLETION] = &answer_openai_completion,
+    [ANSWER_CHAT] = &answer_openai_chat,
+};
+
+static const AnswerTable *table_of(AnswerDialect dialect)
+{
+    ASSERT(dialect < ANSWER_DIALECTS && tables[dialect]);
+    return tables[dialect];
+}
 
 void answer_make_id(AnswerHead *head, uint64_t number)
 {
     JsonWriter w = json_writer_make(head->id, sizeof head->id - 1);
-    json_writer_raw(&w, head->chat ? "chatcmpl-" : "cmpl-");
+    json_writer_raw(&w, table_of(head->dialect)->prefix);
     for (unsigned shift = 64; shift;) {
         shift -= 4;
         json_writer_bytes(&w, &"0123456789abcdef"[number >> shift & 15], 1);
@@ -17,102 +29,57 @@ void answer_make_id(AnswerHead *head, uint64_t number)
     head->id[w.used] = '\0';
 }
 
-static void write_head(const AnswerHead *head, JsonWriter *w, const char *chat_object)
-{
-    json_writer_raw(w, "{\"id\":");
-    json_writer_text(w, head->id);
-    json_writer_raw(w, ",\"object\":");
-    json_writer_text(w, head->chat ? chat_object : "text_completion");
-    json_writer_raw(w, ",\"created\":");
-    json_writer_u64(w, head->created_s);
-    json_writer_raw(w, ",\"model\":");
-    json_writer_text(w, head->model);
-    if (head->degraded) json_writer_raw(w, ",\"degraded\":true");
-}
-
-static void write_usage(JsonWriter *w, const AnswerUsage *u)
-{
-    json_writer_raw(w, "\"usage\":{\"prompt_tokens\":");
-    json_writer_u64(w, u->prompt);
-    json_writer_raw(w, ",\"completion_tokens\":");
-    json_writer_u64(w, u->completion);
-    json_writer_raw(w, ",\"total_tokens\":");
-    json_writer_u64(w, u->prompt + u->completion);
-    json_writer_raw(w, ",\"prompt_tokens_details\":{\"cached_tokens\":");
-    json_writer_u64(w, u->cached);
-    json_writer_raw(w, "}}");
-}
-
 /* ---- Streams ---- */
 
-static void begin_event(const AnswerHead *head, JsonWriter *w, uint32_t index)
+const char *answer_stream_type(AnswerDialect dialect) { return table_of(dialect)->type; }
+
+const char *answer_comment(AnswerDialect dialect) { return table_of(dialect)->comment; }
+
+bool answer_repeats(AnswerDialect dialect) { return table_of(dialect)->repeats; }
+
+size_t answer_bytes(const AnswerHead *head, size_t text_bytes)
 {
-    json_writer_raw(w, "data: ");
-    write_head(head, w, "chat.completion.chunk");
-    json_writer_raw(w, ",\"choices\":[{\"index\":");
-    json_writer_u64(w, index);
+    return JSON_WRITER_GROWTH * text_bytes + (head->choices + 2) * ANSWER_EVENT_BYTES;
 }
 
-static void end_event(const AnswerHead *head, JsonWriter *w, AnswerFinish finish)
+void answer_write_role(AnswerHead *head, JsonWriter *w, uint32_t index)
 {
-    json_writer_raw(w, ",\"logprobs\":null,\"finish_reason\":");
-    json_writer_raw(w, finish_names[finish]);
-    json_writer_raw(w, head->stream_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+    const AnswerTable *table = table_of(head->dialect);
+    if (table->role) table->role(head, w, index);
 }
 
-void answer_write_role(const AnswerHead *head, JsonWriter *w, uint32_t index)
+void answer_write_piece(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece)
 {
-    if (!head->chat) return;
-    begin_event(head, w, index);
-    json_writer_raw(w, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"}");
-    end_event(head, w, ANSWER_GOES_ON);
+    table_of(head->dialect)->piece(head, w, index, piece);
 }
 
-void answer_write_text(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text,
-                       size_t bytes)
+void answer_write_finish(AnswerHead *head, JsonWriter *w, uint32_t index, AnswerFinish finish)
 {
-    begin_event(head, w, index);
-    json_writer_raw(w, head->chat ? ",\"delta\":{\"content\":" : ",\"text\":");
-    json_writer_string(w, text, bytes);
-    if (head->chat) json_writer_raw(w, "}");
-    end_event(head, w, ANSWER_GOES_ON);
+    const AnswerTable *table = table_of(head->dialect);
+    if (table->finish) table->finish(head, w, index, finish);
 }
 
-void answer_write_finish(const AnswerHead *head, JsonWriter *w, uint32_t index, AnswerFinish finish)
+void answer_write_end(AnswerHead *head, JsonWriter *w, const AnswerPiece *whole,
+                      const AnswerUsage *usage)
 {
-    begin_event(head, w, index);
-    json_writer_raw(w, head->chat ? ",\"delta\":{}" : ",\"text\":\"\"");
-    end_event(head, w, finish);
+    table_of(head->dialect)->stream_end(head, w, whole, usage);
 }
 
-void answer_write_usage(const AnswerHead *head, JsonWriter *w, const AnswerUsage *usage)
+void answer_write_fault(AnswerHead *head, JsonWriter *w, const Refusal *refusal)
 {
-    json_writer_raw(w, "data: ");
-    write_head(head, w, "chat.completion.chunk");
-    json_writer_raw(w, ",\"choices\":[],");
-    write_usage(w, usage);
-    json_writer_raw(w, "}\n\n");
-}
-
-void answer_write_done(JsonWriter *w) { json_writer_raw(w, "data: [DONE]\n\n"); }
-
-void answer_write_fault(JsonWriter *w, const Refusal *refusal)
-{
-    json_writer_raw(w, "data: ");
-    refusal_write(refusal, w);
-    json_writer_raw(w, "\n\n");
+    table_of(head->dialect)->fault(head, w, refusal);
 }
 
 /* ---- Where a stream can go on ---- */
 
-void answer_write_place(const AnswerHead *head, JsonWriter *w, const uint32_t *tokens,
-                        uint32_t count)
+void answer_write_place(const AnswerHead *head, JsonWriter *w)
 {
+    if (!head->resumable) return;
     json_writer_raw(w, "id: ");
     json_writer_raw(w, head->id);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < head->choices; i++) {
         json_writer_raw(w, i ? "," : ":");
-        json_writer_u64(w, tokens[i]);
+        json_writer_u64(w, head->places[i]);
     }
     json_writer_raw(w, "\n");
 }
@@ -145,31 +112,17 @@ bool answer_read_place(const char *text, AnswerPlace *out)
 
 /* ---- Whole answers ---- */
 
-void answer_begin(const AnswerHead *head, JsonWriter *w)
+void answer_begin(AnswerHead *head, JsonWriter *w) { table_of(head->dialect)->begin(head, w); }
+
+void answer_choice(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece,
+                   AnswerFinish finish)
 {
-    write_head(head, w, "chat.completion");
-    json_writer_raw(w, ",\"choices\":[");
+    table_of(head->dialect)->choice(head, w, index, piece, finish);
 }
 
-void answer_choice(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text,
-                   size_t bytes, AnswerFinish finish)
+void answer_end(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage)
 {
-    json_writer_raw(w, index ? ",{\"index\":" : "{\"index\":");
-    json_writer_u64(w, index);
-    json_writer_raw(w, head->chat ? ",\"message\":{\"role\":\"assistant\",\"content\":"
-                                  : ",\"text\":");
-    json_writer_string(w, text, bytes);
-    if (head->chat) json_writer_raw(w, ",\"refusal\":null}");
-    json_writer_raw(w, ",\"logprobs\":null,\"finish_reason\":");
-    json_writer_raw(w, finish_names[finish]);
-    json_writer_raw(w, "}");
-}
-
-void answer_end(JsonWriter *w, const AnswerUsage *usage)
-{
-    json_writer_raw(w, "],");
-    write_usage(w, usage);
-    json_writer_raw(w, "}");
+    table_of(head->dialect)->end(head, w, usage);
 }
 
 /* ---- Other bodies ---- */

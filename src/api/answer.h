@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers as OpenAI's clients read them: whole objects, and the events of a stream.
+/* Answers as clients read them: whole objects, and the events of a stream. Each path's shapes are a dialect, a table of
+ * functions (answer_state.h); who answers calls these and need not know which it is.
  *
- *   stream   data: {role} - data: {text} ... - data: {finish_reason} - [data: {usage, no choices}] - data: [DONE]
- *   fault    data: {"error":{...}}  and the stream ends
- *   waiting  : keep-alive
+ *   whole    answer_begin - answer_choice for each - answer_end
+ *   stream   answer_write_role, a choice each - answer_write_piece ... - answer_write_finish, each - answer_write_end
+ *   fault    answer_write_fault, and the stream ends
  *
- * finish_reason is null in every event but the last of a choice. */
+ * Each answer has a head of its own, which the calls may keep count in. */
 #ifndef COBORD_API_ANSWER_H
 #define COBORD_API_ANSWER_H
 
@@ -17,16 +18,38 @@ enum {
     ANSWER_EVENT_BYTES = 1024 /* of an event without its text */
 };
 
-typedef enum AnswerFinish { ANSWER_GOES_ON, ANSWER_STOP, ANSWER_LENGTH } AnswerFinish;
+typedef enum AnswerFinish {
+    ANSWER_GOES_ON,
+    ANSWER_STOP,
+    ANSWER_LENGTH,
+    ANSWER_TOOLS /* the model calls tools */
+} AnswerFinish;
+
+typedef enum AnswerDialect {
+    ANSWER_COMPLETION,
+    ANSWER_CHAT,
+    ANSWER_RESPONSES,
+    ANSWER_OLLAMA_CHAT,
+    ANSWER_OLLAMA_GENERATE,
+    ANSWER_DIALECTS
+} AnswerDialect;
 
 typedef struct AnswerHead {
-    bool chat; /* else a completion */
+    AnswerDialect dialect;
     char id[ANSWER_ID_BYTES];
     uint64_t created_s;
     const char *model;
     bool stream_usage; /* events carry "usage":null until the last */
     bool degraded;     /* "degraded":true from here on: rows of a lost shard were taken as zeros */
+    bool resumable;    /* events carry ids: how far each choice is with the event, in tokens */
+    uint32_t choices, places[ANSWER_CHOICES_MAX];
 } AnswerHead;
+
+/* What one event carries, or one choice of a whole answer. */
+typedef struct AnswerPiece {
+    const uint8_t *text;
+    size_t bytes;
+} AnswerPiece;
 
 typedef struct AnswerUsage {
     uint64_t prompt, cached, completion; /* tokens; cached: of the prompt, not computed again */
@@ -37,17 +60,24 @@ void answer_make_id(AnswerHead *head, uint64_t number);
 
 /* ---- Streams ---- */
 
-/* The first event of a choice: its role. Nothing for a completion. */
-void answer_write_role(const AnswerHead *head, JsonWriter *w, uint32_t index);
-void answer_write_text(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text,
-                       size_t bytes);
-void answer_write_finish(const AnswerHead *head, JsonWriter *w, uint32_t index,
-                         AnswerFinish finish);
-void answer_write_usage(const AnswerHead *head, JsonWriter *w, const AnswerUsage *usage);
-void answer_write_done(JsonWriter *w);
-void answer_write_fault(JsonWriter *w, const Refusal *refusal);
-/* What is written into a stream that is silent. */
-#define ANSWER_COMMENT ": keep-alive\n\n"
+const char *answer_stream_type(AnswerDialect dialect);
+/* What is written into a stream that is silent; NULL: the dialect has nothing of the kind. A literal. */
+const char *answer_comment(AnswerDialect dialect);
+/* Whether a stream's last events say the whole text again: `whole` of answer_write_end. */
+bool answer_repeats(AnswerDialect dialect);
+/* Suffices for a whole answer whose texts have so many bytes, for all that is written in front of a stream's first
+ * piece (no text), and for its end (the text of `whole`). ANSWER_EVENT_BYTES and JSON_WRITER_GROWTH for each byte of
+ * text suffice for any other event. */
+size_t answer_bytes(const AnswerHead *head, size_t text_bytes);
+
+/* In front of a choice's first piece. Nothing in some dialects. */
+void answer_write_role(AnswerHead *head, JsonWriter *w, uint32_t index);
+void answer_write_piece(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece);
+void answer_write_finish(AnswerHead *head, JsonWriter *w, uint32_t index, AnswerFinish finish);
+/* After all choices. `whole` is the first choice again, when the dialect repeats, else NULL. */
+void answer_write_end(AnswerHead *head, JsonWriter *w, const AnswerPiece *whole,
+                      const AnswerUsage *usage);
+void answer_write_fault(AnswerHead *head, JsonWriter *w, const Refusal *refusal);
 
 /* ---- Where a stream can go on: the id of the event to come, and of the last that a client got (Last-Event-ID).
  *
@@ -59,17 +89,15 @@ typedef struct AnswerPlace {
     uint32_t count, tokens[ANSWER_CHOICES_MAX];
 } AnswerPlace;
 
-void answer_write_place(const AnswerHead *head, JsonWriter *w, const uint32_t *tokens,
-                        uint32_t count);
 /* Result  false: no id of ours. */
 bool answer_read_place(const char *text, AnswerPlace *out);
 
 /* ---- Whole answers: begin, each choice in order, end ---- */
 
-void answer_begin(const AnswerHead *head, JsonWriter *w);
-void answer_choice(const AnswerHead *head, JsonWriter *w, uint32_t index, const uint8_t *text,
-                   size_t bytes, AnswerFinish finish);
-void answer_end(JsonWriter *w, const AnswerUsage *usage);
+void answer_begin(AnswerHead *head, JsonWriter *w);
+void answer_choice(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece,
+                   AnswerFinish finish);
+void answer_end(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage);
 
 /* ---- Other bodies ---- */
 

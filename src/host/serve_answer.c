@@ -71,7 +71,7 @@ void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
     }
     if (job->stream) {
         JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
-        if (refusal) answer_write_fault(&w, refusal);
+        if (refusal) answer_write_fault(&job->head, &w, refusal);
         (void)http_stream_write(job->x, w.bytes, w.used);
         http_stream_end(job->x);
         s->figures.failed += refusal != NULL;
@@ -97,38 +97,53 @@ static AnswerUsage usage_of(const ServeJob *job)
     return u;
 }
 
-/* The id of the event to come: how far each answer has got. */
-static void write_place(const ServeJob *job, JsonWriter *w)
+/* How far each answer has got, for the id of the event to come. */
+static void note_places(ServeJob *job)
 {
-    uint32_t places[ANSWER_CHOICES_MAX];
-    if (!job->journaled) return;
-    for (uint32_t i = 0; i < job->answer_count; i++) places[i] = job->answers[i].place;
-    answer_write_place(&job->head, w, places, job->answer_count);
+    for (uint32_t i = 0; i < job->answer_count; i++) job->head.places[i] = job->answers[i].place;
 }
 
-static void end_stream(Serve *s, ServeJob *job, const AnswerUsage *usage)
+static AnswerPiece whole_piece(const ServeAnswer *a)
 {
-    JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
-    if (job->head.stream_usage) answer_write_usage(&job->head, &w, usage);
-    answer_write_done(&w);
-    (void)http_stream_write(job->x, w.bytes, w.used);
-    http_stream_end(job->x);
+    return (AnswerPiece){.text = (const uint8_t *)a->text, .bytes = a->text_bytes};
+}
+
+/* All that an ending or a whole answer needs, for the texts that were kept. malloc'd; NULL: no memory. */
+static char *make_room(const ServeJob *job, size_t *room)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < job->answer_count; i++) bytes += job->answers[i].text_bytes;
+    *room = answer_bytes(&job->head, bytes);
+    return malloc(*room);
+}
+
+static bool end_stream(ServeJob *job, const AnswerUsage *usage)
+{
+    size_t room;
+    char *body = make_room(job, &room);
+    if (!body) return false;
+    JsonWriter w = json_writer_make(body, room);
+    AnswerPiece whole = whole_piece(&job->answers[0]);
+    answer_write_end(&job->head, &w, answer_repeats(job->head.dialect) ? &whole : NULL, usage);
+    ASSERT(!w.full);
+    bool fine = http_stream_write(job->x, w.bytes, w.used) || http_exchange_gone(job->x);
+    free(body);
+    if (fine) http_stream_end(job->x);
+    return fine;
 }
 
 static bool send_whole(ServeJob *job, const AnswerUsage *usage)
 {
-    size_t max = 2 * ANSWER_EVENT_BYTES;
-    for (uint32_t i = 0; i < job->answer_count; i++)
-        max += JSON_WRITER_GROWTH * job->answers[i].text_bytes + ANSWER_EVENT_BYTES;
-    char *body = malloc(max);
+    size_t room;
+    char *body = make_room(job, &room);
     if (!body) return false;
-    JsonWriter w = json_writer_make(body, max);
+    JsonWriter w = json_writer_make(body, room);
     answer_begin(&job->head, &w);
     for (uint32_t i = 0; i < job->answer_count; i++) {
-        const ServeAnswer *a = &job->answers[i];
-        answer_choice(&job->head, &w, i, (const uint8_t *)a->text, a->text_bytes, a->finish);
+        AnswerPiece piece = whole_piece(&job->answers[i]);
+        answer_choice(&job->head, &w, i, &piece, job->answers[i].finish);
     }
-    answer_end(&w, usage);
+    answer_end(&job->head, &w, usage);
     ASSERT(!w.full);
     http_reply_take(job->x, &(HttpReply){200, "application/json", NULL, 0}, body, w.used);
     return true;
@@ -138,14 +153,13 @@ static void end_job(Serve *s, ServeJob *job)
 {
     AnswerUsage usage = usage_of(job);
     s->figures.answers += job->answer_count;
-    if (job->stream) {
-        end_stream(s, job, &usage);
-    } else if (!send_whole(job, &usage)) {
-        Refusal refusal;
-        (void)refusal_make(&refusal, REFUSAL_MEMORY, NULL, "not enough memory for the answer");
-        serve_refuse(s, job->x, &refusal);
+    if (job->stream ? end_stream(job, &usage) : send_whole(job, &usage)) {
+        serve_answer_free_job(job);
+        return;
     }
-    serve_answer_free_job(job);
+    Refusal refusal;
+    (void)refusal_make(&refusal, REFUSAL_MEMORY, NULL, "not enough memory for the answer");
+    serve_answer_end_job(s, job, &refusal);
 }
 
 static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
@@ -159,7 +173,7 @@ static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
     set_done(s, a, degraded);
     if (job->stream) {
         JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
-        write_place(job, &w);
+        note_places(job);
         answer_write_finish(&job->head, &w, a->index, how);
         (void)http_stream_write(job->x, w.bytes, w.used);
     }
@@ -199,11 +213,13 @@ static bool put_text(Serve *s, ServeAnswer *a, const uint8_t *text, size_t bytes
 {
     ServeJob *job = a->job;
     if (!bytes) return true;
-    if (!job->stream) return keep_text(a, text, bytes);
+    if ((!job->stream || answer_repeats(job->head.dialect)) && !keep_text(a, text, bytes))
+        return false;
+    if (!job->stream) return true;
     if (a->place <= a->sent) return true;
     JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
-    write_place(job, &w);
-    answer_write_text(&job->head, &w, a->index, text, bytes);
+    note_places(job);
+    answer_write_piece(&job->head, &w, a->index, &(AnswerPiece){.text = text, .bytes = bytes});
     ASSERT(!w.full);
     return http_stream_write(job->x, w.bytes, w.used) || http_exchange_gone(job->x);
 }

@@ -249,10 +249,12 @@ static ServeJob *make_job(Intake *in)
                       .tokens_max = q->tokens_max,
                       .answer_count = answers,
                       .memory = memory};
-    job->head = (AnswerHead){.chat = q->kind == REQUEST_CHAT,
+    job->head = (AnswerHead){.dialect = q->kind == REQUEST_CHAT ? ANSWER_CHAT : ANSWER_COMPLETION,
                              .created_s = in->created_s,
                              .model = in->serve->options.model,
-                             .stream_usage = q->include_usage};
+                             .stream_usage = q->include_usage,
+                             .resumable = job->journaled,
+                             .choices = answers};
     if (in->journaled) memcpy(job->head.id, in->place.id, sizeof job->head.id);
     else answer_make_id(&job->head, new_seed());
     Arena arena = arena_make(memory, bytes);
@@ -277,18 +279,34 @@ static bool admit(Intake *in, uint32_t answers)
                         s->options.slots, s->options.queue_max);
 }
 
-static void begin_stream(const Intake *in, ServeJob *job)
+/* What a new stream begins with; malloc'd. */
+static char *write_beginning(Intake *in, ServeJob *job, size_t *bytes)
 {
-    char event[ANSWER_EVENT_BYTES * 2];
-    uint32_t none[ANSWER_CHOICES_MAX] = {0};
-    http_stream_begin(job->x, "text/event-stream", ANSWER_COMMENT, SERVE_IDLE_COMMENT_S);
-    for (uint32_t i = 0; !in->journaled && i < job->answer_count; i++) {
-        JsonWriter w = json_writer_make(event, sizeof event);
-        if (job->journaled && job->head.chat)
-            answer_write_place(&job->head, &w, none, job->answer_count);
-        answer_write_role(&job->head, &w, i);
-        (void)http_stream_write(job->x, event, w.used);
+    size_t room = answer_bytes(&job->head, 0);
+    char *out = malloc(room);
+    if (!out) {
+        (void)no_memory(in);
+        return NULL;
     }
+    JsonWriter w = json_writer_make(out, room);
+    for (uint32_t i = 0; !in->journaled && i < job->answer_count; i++)
+        answer_write_role(&job->head, &w, i);
+    ASSERT(!w.full);
+    *bytes = w.used;
+    return out;
+}
+
+static bool begin_stream(Intake *in, ServeJob *job)
+{
+    size_t bytes;
+    AnswerDialect dialect = job->head.dialect;
+    char *beginning = write_beginning(in, job, &bytes);
+    if (!beginning) return false;
+    http_stream_begin(job->x, answer_stream_type(dialect), answer_comment(dialect),
+                      SERVE_IDLE_COMMENT_S);
+    (void)http_stream_write(job->x, beginning, bytes);
+    free(beginning);
+    return true;
 }
 
 /* From here on the stream can be resumed. */
@@ -337,7 +355,11 @@ static bool generate(Intake *in)
     http_exchange_drop_body(in->x);
     job->x = in->x;
     http_exchange_keep(in->x);
-    if (job->stream) begin_stream(in, job);
+    if (job->stream && !begin_stream(in, job)) {
+        atomic_fetch_sub(&in->serve->admitted, job->answer_count);
+        serve_answer_free_job(job);
+        return false;
+    }
     enqueue(in->serve, job);
     return true;
 }

@@ -15,8 +15,11 @@ static JsonWriter w;
 
 static AnswerHead make_head(bool chat, bool stream_usage)
 {
-    AnswerHead head = {
-        .chat = chat, .created_s = 1700000000, .model = "some-model", .stream_usage = stream_usage};
+    AnswerHead head = {.dialect = chat ? ANSWER_CHAT : ANSWER_COMPLETION,
+                       .created_s = 1700000000,
+                       .model = "some-model",
+                       .stream_usage = stream_usage,
+                       .choices = 1};
     answer_make_id(&head, 0x0123456789abcdefull);
     w = json_writer_make(bytes, sizeof bytes - 1);
     return head;
@@ -39,6 +42,11 @@ static yyjson_doc *event(void)
     yyjson_doc *doc = yyjson_read(text + 6, length - 8, 0);
     assert_non_null(doc);
     return doc;
+}
+
+static AnswerPiece piece(const char *text)
+{
+    return (AnswerPiece){.text = (const uint8_t *)text, .bytes = strlen(text)};
 }
 
 static const char *at(yyjson_doc *doc, const char *pointer)
@@ -67,7 +75,8 @@ static void events_of_a_chat(void **state)
     assert_null(yyjson_doc_ptr_get(doc, "/usage"));
     yyjson_doc_free(doc);
     head = make_head(true, true);
-    answer_write_text(&head, &w, 0, (const uint8_t *)"a\n\n\"b", 5);
+    AnswerPiece text = piece("a\n\n\"b");
+    answer_write_piece(&head, &w, 0, &text);
     doc = event(); /* an event ends at the first empty line: text has none */
     assert_ptr_equal(strstr(bytes, "\n\n"), bytes + strlen(bytes) - 2);
     assert_string_equal(at(doc, "/choices/0/delta/content"), "a\n\n\"b");
@@ -87,7 +96,8 @@ static void events_of_a_completion(void **state)
     AnswerHead head = make_head(false, false);
     answer_write_role(&head, &w, 0);
     assert_string_equal(written(), "");
-    answer_write_text(&head, &w, 1, (const uint8_t *)"hi", 2);
+    AnswerPiece text = piece("hi");
+    answer_write_piece(&head, &w, 1, &text);
     yyjson_doc *doc = event();
     assert_string_equal(at(doc, "/object"), "text_completion");
     assert_string_equal(at(doc, "/choices/0/text"), "hi");
@@ -98,7 +108,11 @@ static void ends_of_a_stream(void **state)
 {
     (void)state;
     AnswerHead head = make_head(true, true);
-    answer_write_usage(&head, &w, &(AnswerUsage){10, 4, 5});
+    answer_write_end(&head, &w, NULL, &(AnswerUsage){10, 4, 5});
+    static const char done[] = "data: [DONE]\n\n";
+    size_t last = w.used - strlen(done);
+    assert_string_equal(written() + last, done);
+    w.used = last;
     yyjson_doc *doc = event();
     assert_int_equal(yyjson_arr_size(yyjson_doc_ptr_get(doc, "/choices")), 0);
     assert_true(yyjson_is_arr(yyjson_doc_ptr_get(doc, "/choices")));
@@ -106,13 +120,13 @@ static void ends_of_a_stream(void **state)
     assert_int_equal(
         yyjson_get_uint(yyjson_doc_ptr_get(doc, "/usage/prompt_tokens_details/cached_tokens")), 4);
     yyjson_doc_free(doc);
-    (void)make_head(true, true);
-    answer_write_done(&w);
-    assert_string_equal(written(), "data: [DONE]\n\n");
-    (void)make_head(true, true);
+    head = make_head(true, false);
+    answer_write_end(&head, &w, NULL, &(AnswerUsage){10, 4, 5});
+    assert_string_equal(written(), done);
+    head = make_head(true, true);
     Refusal refusal;
     assert_false(refusal_make(&refusal, REFUSAL_SERVER, NULL, "it broke at %u", 7u));
-    answer_write_fault(&w, &refusal);
+    answer_write_fault(&head, &w, &refusal);
     doc = event();
     assert_string_equal(at(doc, "/error/message"), "it broke at 7");
     assert_true(yyjson_is_null(yyjson_doc_ptr_get(doc, "/error/param")));
@@ -125,9 +139,10 @@ static void whole_answers(void **state)
     for (int chat = 0; chat < 2; chat++) {
         AnswerHead head = make_head(chat, false);
         answer_begin(&head, &w);
-        answer_choice(&head, &w, 0, (const uint8_t *)"one", 3, ANSWER_STOP);
-        answer_choice(&head, &w, 1, (const uint8_t *)"", 0, ANSWER_LENGTH);
-        answer_end(&w, &(AnswerUsage){3, 0, 2});
+        AnswerPiece one = piece("one"), none = piece("");
+        answer_choice(&head, &w, 0, &one, ANSWER_STOP);
+        answer_choice(&head, &w, 1, &none, ANSWER_LENGTH);
+        answer_end(&head, &w, &(AnswerUsage){3, 0, 2});
         yyjson_doc *doc = yyjson_read(written(), w.used, 0);
         assert_non_null(doc);
         assert_string_equal(at(doc, "/object"), chat ? "chat.completion" : "text_completion");
@@ -144,17 +159,22 @@ static void whole_answers(void **state)
 static void places(void **state)
 {
     (void)state;
-    AnswerHead head = {.chat = true, .model = "m"};
+    AnswerHead head = {.dialect = ANSWER_CHAT,
+                       .model = "m",
+                       .resumable = true,
+                       .choices = 3,
+                       .places = {12, 0, UINT32_MAX}};
     AnswerPlace place;
-    uint32_t tokens[] = {12, 0, UINT32_MAX};
+    AnswerPiece text = piece("x");
+    static const char id[] = "id: chatcmpl-fedcba9876543210:12,0,4294967295\ndata: {";
     answer_make_id(&head, 0xfedcba9876543210);
     w = json_writer_make(bytes, sizeof bytes);
-    answer_write_place(&head, &w, tokens, 3);
-    assert_string_equal(written(), "id: chatcmpl-fedcba9876543210:12,0,4294967295\n");
+    answer_write_piece(&head, &w, 1, &text);
+    assert_memory_equal(written(), id, strlen(id));
     assert_true(answer_read_place("chatcmpl-fedcba9876543210:12,0,4294967295", &place));
     assert_string_equal(place.id, head.id);
     assert_int_equal(place.count, 3);
-    assert_memory_equal(place.tokens, tokens, sizeof tokens);
+    assert_memory_equal(place.tokens, head.places, 3 * sizeof place.tokens[0]);
     static const char *const bad[] = {
         "",
         ":",

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files that write answers share. A dialect is one table; answer.c calls through it.
+ *
+ *   answer_openai.c     /v1/chat/completions, /v1/completions */
+#ifndef COBORD_API_ANSWER_STATE_H
+#define COBORD_API_ANSWER_STATE_H
+
+#include "api/answer.h"
+
+/* answer.h says what each of these writes; a NULL one writes nothing. */
+typedef struct AnswerTable {
+    const char *prefix; /* of ids */
+    const char *type, *comment;
+    bool repeats;
+    void (*role)(AnswerHead *head, JsonWriter *w, uint32_t index);
+    void (*piece)(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece);
+    void (*finish)(AnswerHead *head, JsonWriter *w, uint32_t index, AnswerFinish finish);
+    void (*stream_end)(AnswerHead *head, JsonWriter *w, const AnswerPiece *whole,
+                       const AnswerUsage *usage);
+    void (*fault)(AnswerHead *head, JsonWriter *w, const Refusal *refusal);
+    void (*begin)(AnswerHead *head, JsonWriter *w);
+    void (*choice)(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece,
+                   AnswerFinish finish);
+    void (*end)(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage);
+} AnswerTable;
+
+extern const AnswerTable answer_openai_completion, answer_openai_chat;
+
+/* The line "id: ..." in front of an event, when the stream can be resumed. */
+void answer_write_place(const AnswerHead *head, JsonWriter *w);
+
+#endif
