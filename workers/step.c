@@ -39,7 +39,7 @@ Error step_begin_forward(Instance *in, uint32_t station, uint32_t session, uint3
     TRY(begin(in, s != NULL, "station", station));
     if (rows > in->plan.chunk)
         return error_why(&in->why, ERR_CAPACITY, "%u rows; a chunk has %u", rows, in->plan.chunk);
-    in->sequence = (StationSequence){session, position, rows};
+    in->sequence = (StationSequence){.session = session, .position = position, .rows = rows};
     StationFrame frame = {.x = in->frame.x,
                           .g = in->frame.g,
                           .rows = rows,

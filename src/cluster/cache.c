@@ -16,7 +16,7 @@ uint64_t cache_memory_bytes(const CacheConfig *c)
 uint64_t cache_table_bytes(const CacheConfig *c)
 {
     uint64_t tables = (uint64_t)c->sessions * cache_blocks_for(c->context) * sizeof(uint32_t);
-    return arena_bytes((size_t)c->blocks * sizeof(uint32_t)) + arena_bytes((size_t)tables) +
+    return 2 * arena_bytes((size_t)c->blocks * sizeof(uint32_t)) + arena_bytes((size_t)tables) +
            arena_bytes(c->sessions * sizeof(uint32_t));
 }
 
@@ -27,53 +27,107 @@ Error cache_build(Cache *cache, const CacheConfig *config, Arena *arena)
     cache->block_bytes = cache->layer_bytes * config->layers;
     cache->blocks_per_session = cache_blocks_for(config->context);
     cache->free_list = ARENA_NEW(arena, uint32_t, config->blocks);
+    cache->lists = ARENA_NEW(arena, uint32_t, config->blocks);
     cache->tables =
         ARENA_NEW(arena, uint32_t, (size_t)config->sessions * cache->blocks_per_session);
     cache->lengths = ARENA_NEW(arena, uint32_t, config->sessions);
     cache->memory = arena_take_raw(arena, (size_t)cache_memory_bytes(config));
-    if (!cache->free_list || !cache->tables || !cache->lengths || !cache->memory) return ERR_MEMORY;
+    if (!cache->free_list || !cache->lists || !cache->tables || !cache->lengths || !cache->memory)
+        return ERR_MEMORY;
     cache->free_count = config->blocks;
     for (uint32_t i = 0; i < config->blocks; i++) cache->free_list[i] = config->blocks - 1 - i;
     return OK;
 }
 
+static uint32_t *table_of(const Cache *cache, uint32_t session)
+{
+    return cache->tables + (size_t)session * cache->blocks_per_session;
+}
+
+static uint8_t *bytes_of(const Cache *cache, uint32_t block)
+{
+    return cache->memory + (size_t)block * cache->block_bytes;
+}
+
+static uint32_t take_block(Cache *cache)
+{
+    ASSERT(cache->free_count); /* invariant 1 */
+    uint32_t block = cache->free_list[--cache->free_count];
+    cache->lists[block] = 1;
+    return block;
+}
+
+static void leave_block(Cache *cache, uint32_t block)
+{
+    if (--cache->lists[block] == 0) cache->free_list[cache->free_count++] = block;
+}
+
+/* Whether a session that has `have` blocks may have `need`. */
+static Error check_room(const Cache *cache, uint32_t have, uint32_t need, Why *why)
+{
+    uint32_t free = cache_blocks_free(cache);
+    if (need > have && need - have > free)
+        return error_why(why, ERR_CAPACITY,
+                         "the attention cache is full: %u blocks of 64 positions wanted, %u free",
+                         need - have, free);
+    return OK;
+}
+
+/* The block that the session writes into next becomes its own. */
+static void own_last_block(Cache *cache, uint32_t session)
+{
+    uint32_t length = cache->lengths[session];
+    if (length % CACHE_BLOCK_POSITIONS == 0) return;
+    uint32_t *place = table_of(cache, session) + length / CACHE_BLOCK_POSITIONS, shared = *place;
+    if (cache->lists[shared] == 1) return;
+    *place = take_block(cache);
+    memcpy(bytes_of(cache, *place), bytes_of(cache, shared), cache->block_bytes);
+    leave_block(cache, shared);
+}
+
 Error cache_reserve(Cache *cache, uint32_t session, uint32_t length, Why *why)
 {
     uint32_t have = cache_blocks_for(cache->lengths[session]), need = cache_blocks_for(length);
+    if (length <= cache->lengths[session]) return OK;
     if (need > cache->blocks_per_session)
         return error_why(why, ERR_CAPACITY, "%u positions exceed the context of %u", length,
                          cache->config.context);
-    if (need > have && need - have > cache->free_count)
-        return error_why(why, ERR_CAPACITY,
-                         "the attention cache is full: %u blocks of 64 positions wanted, %u free",
-                         need - have, cache->free_count);
-    uint32_t *table = cache->tables + (size_t)session * cache->blocks_per_session;
-    for (uint32_t i = have; i < need; i++) table[i] = cache->free_list[--cache->free_count];
-    if (length > cache->lengths[session]) cache->lengths[session] = length;
+    TRY(check_room(cache, have, need, why));
+    own_last_block(cache, session);
+    for (uint32_t i = have; i < need; i++) table_of(cache, session)[i] = take_block(cache);
+    cache->charged += need - have;
+    cache->lengths[session] = length;
     return OK;
 }
 
 void cache_truncate(Cache *cache, uint32_t session, uint32_t length)
 {
     if (length >= cache->lengths[session]) return;
-    uint32_t *table = cache->tables + (size_t)session * cache->blocks_per_session;
-    for (uint32_t i = cache_blocks_for(cache->lengths[session]); i > cache_blocks_for(length); i--)
-        cache->free_list[cache->free_count++] = table[i - 1];
+    uint32_t have = cache_blocks_for(cache->lengths[session]), keep = cache_blocks_for(length);
+    for (uint32_t i = have; i > keep; i--) leave_block(cache, table_of(cache, session)[i - 1]);
+    cache->charged -= have - keep;
     cache->lengths[session] = length;
 }
 
-Error cache_copy(Cache *cache, uint32_t from, uint32_t to, uint32_t length, Why *why)
+Error cache_fork(Cache *cache, uint32_t from, uint32_t to, uint32_t length, Why *why)
 {
     ASSERT(from != to && length <= cache->lengths[from]);
-    TRY(cache_reserve(cache, to, length, why));
-    cache_truncate(cache, to, length);
-    for (uint32_t i = 0; i < cache_blocks_for(length); i++)
-        memcpy(cache_block(cache, to, i, 0), cache_block(cache, from, i, 0), cache->block_bytes);
+    uint32_t blocks = cache_blocks_for(length);
+    TRY(check_room(cache, cache_blocks_for(cache->lengths[to]), blocks, why));
+    cache_truncate(cache, to, 0);
+    for (uint32_t i = 0; i < blocks; i++) {
+        uint32_t block = table_of(cache, from)[i];
+        table_of(cache, to)[i] = block;
+        cache->lists[block]++;
+    }
+    cache->charged += blocks;
+    cache->lengths[to] = length;
     return OK;
 }
 
+uint32_t cache_blocks_free(const Cache *cache) { return cache->config.blocks - cache->charged; }
+
 uint8_t *cache_block(const Cache *cache, uint32_t session, uint32_t i, uint32_t layer)
 {
-    uint32_t block = cache->tables[(size_t)session * cache->blocks_per_session + i];
-    return cache->memory + (size_t)block * cache->block_bytes + (size_t)layer * cache->layer_bytes;
+    return bytes_of(cache, table_of(cache, session)[i]) + (size_t)layer * cache->layer_bytes;
 }

@@ -273,7 +273,8 @@ static void add_rows(const Coordinator *c, Frame *to, uint32_t slot, uint32_t ro
     if (wants_pick && f->pick_count == c->config.logit_rows) rows--, wants_pick = false;
     if (!rows) return;
     memcpy(to->ids + f->rows, s->tokens + s->sent, rows * sizeof *to->ids);
-    to->sequences[f->sequence_count++] = (StationSequence){slot, s->sent, rows};
+    to->sequences[f->sequence_count++] =
+        (StationSequence){.session = slot, .position = s->sent, .rows = rows};
     f->rows += rows;
     s->sent += rows;
     s->frames++;

@@ -317,6 +317,18 @@ const KnotTensor *station_floor_tensor(const Station *s, uint32_t i, float **to)
 
 /* --- Frames --- */
 
+static Error check_fork(const Station *s, uint32_t from, uint32_t to, uint32_t length, Why *why)
+{
+    uint32_t sessions = s->config.sessions_max;
+    if (from >= sessions || to >= sessions || from == to)
+        return error_why(why, ERR_SESSION, "session %u as a copy of %u, of %u sessions", to, from,
+                         sessions);
+    if (length > s->cache.lengths[from])
+        return error_why(why, ERR_POSITION, "%u positions of session %u, which has %u", length,
+                         from, s->cache.lengths[from]);
+    return OK;
+}
+
 static Error check_sequence(Station *s, const StationSequence *q, Why *why)
 {
     if (q->session >= s->config.sessions_max)
@@ -325,12 +337,28 @@ static Error check_sequence(Station *s, const StationSequence *q, Why *why)
         return error_why(why, ERR_DUPLICATE, "session %u is named twice in one frame", q->session);
     s->marks[q->session] = s->mark;
     uint32_t length = s->cache.lengths[q->session];
-    if (q->position > length)
+    if (q->forks) TRY(check_fork(s, q->parent, q->session, q->position, why));
+    if (!q->forks && q->position > length)
         return error_why(why, ERR_POSITION, "session %u: position %u, expected %u", q->session,
                          q->position, length);
     if (q->rows > s->config.context || q->position > s->config.context - q->rows)
         return error_why(why, ERR_CAPACITY, "positions %u to %u exceed the context of %u",
                          q->position, q->position + q->rows, s->config.context);
+    return OK;
+}
+
+/* Each fork looks for its parent among the other forks: they are few. */
+static Error check_parents(const Station *s, const StationFrame *frame, Why *why)
+{
+    for (uint32_t i = 0; i < frame->sequence_count; i++) {
+        const StationSequence *q = &frame->sequences[i];
+        if (!q->forks || s->marks[q->parent] != s->mark) continue;
+        for (uint32_t j = 0; j < frame->sequence_count; j++)
+            if (frame->sequences[j].forks && frame->sequences[j].session == q->parent)
+                return error_why(why, ERR_RANGE,
+                                 "session %u: its parent %u becomes a copy in the same frame",
+                                 q->session, q->parent);
+    }
     return OK;
 }
 
@@ -345,6 +373,7 @@ static Error check_frame(Station *s, const StationFrame *frame, Why *why)
         TRY(check_sequence(s, &frame->sequences[i], why));
         rows += frame->sequences[i].rows;
     }
+    TRY(check_parents(s, frame, why));
     if (rows != frame->rows)
         return error_why(why, ERR_RANGE, "sequences with %llu rows in a frame of %u",
                          (unsigned long long)rows, frame->rows);
@@ -362,6 +391,17 @@ static void cut_sessions(Station *s)
 {
     for (uint32_t i = 0; i < s->frame.sequence_count; i++)
         cache_truncate(&s->cache, s->frame.sequences[i].session, s->frame.sequences[i].position);
+}
+
+/* All old positions are given up before any fork takes blocks, so that the order does not matter. */
+static Error fork_sessions(Station *s, Why *why)
+{
+    const StationSequence *q = s->frame.sequences;
+    for (uint32_t i = 0; i < s->frame.sequence_count; i++)
+        if (q[i].forks) cache_truncate(&s->cache, q[i].session, 0);
+    for (uint32_t i = 0; i < s->frame.sequence_count; i++)
+        if (q[i].forks) TRY(cache_fork(&s->cache, q[i].parent, q[i].session, q[i].position, why));
+    return OK;
 }
 
 static Error reserve_sessions(Station *s, Why *why)
@@ -392,8 +432,9 @@ Error station_begin(Station *s, const StationFrame *frame, const Parallel *paral
     s->step = STEP_IDLE;
     TRY(check_frame(s, frame, why));
     s->frame = *frame;
+    Error error = fork_sessions(s, why);
     cut_sessions(s);
-    Error error = reserve_sessions(s, why);
+    if (error == OK) error = reserve_sessions(s, why);
     if (error != OK) {
         cut_sessions(s);
         return error;
@@ -500,14 +541,8 @@ void station_truncate(Station *s, uint32_t session, uint32_t length)
 
 Error station_fork(Station *s, uint32_t from, uint32_t to, uint32_t length, Why *why)
 {
-    uint32_t sessions = s->config.sessions_max;
-    if (from >= sessions || to >= sessions || from == to)
-        return error_why(why, ERR_SESSION, "session %u as a copy of %u, of %u sessions", to, from,
-                         sessions);
-    if (length > s->cache.lengths[from])
-        return error_why(why, ERR_POSITION, "%u positions of session %u, which has %u", length,
-                         from, s->cache.lengths[from]);
-    return cache_copy(&s->cache, from, to, length, why);
+    TRY(check_fork(s, from, to, length, why));
+    return cache_fork(&s->cache, from, to, length, why);
 }
 
-uint32_t station_blocks_free(const Station *s) { return s->cache.free_count; }
+uint32_t station_blocks_free(const Station *s) { return cache_blocks_free(&s->cache); }

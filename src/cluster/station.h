@@ -13,8 +13,8 @@
  *
  * Invariants
  *   1. Between LOAD and EVICT of one phase there is no other LOAD.
- *   2. After an error every session of the frame ends at its sequence's position; the frame's
- *      floats are undefined.
+ *   2. After an error every session of the frame ends at its sequence's position (a fork that there was no room for:
+ *      at 0); the frame's floats are undefined. A frame that is refused for what it says changes nothing.
  *   3. The bits of a row depend on the knot, its session's earlier rows and its position: never on
  *      the frame, the tile size, the threads or the instruction set. */
 #ifndef COBORD_CLUSTER_STATION_H
@@ -49,6 +49,10 @@ typedef struct StationSequence {
     uint32_t session;  /* 0..sessions_max - 1 */
     uint32_t position; /* of its first row; at or below the session's length, which is cut to it */
     uint32_t rows;
+    /* The session becomes the first `position` positions of session `parent` first, as the parent was before the
+     * frame; what it held is gone. A parent that does so itself in the same frame is refused. */
+    bool forks;
+    uint32_t parent;
 } StationSequence;
 
 typedef struct StationFrame {
@@ -103,7 +107,7 @@ uint32_t station_floor_count(const Station *s);
 const KnotTensor *station_floor_tensor(const Station *s, uint32_t i, float **to);
 
 /* Errors  ERR_SESSION, ERR_POSITION (above the session's length: the Why has the expected one),
- *         ERR_DUPLICATE (a session twice), ERR_CAPACITY (rows, context or cache blocks), ERR_RANGE,
+ *         ERR_DUPLICATE (a session twice), ERR_RANGE (a fork of a fork), ERR_CAPACITY (rows, context or cache blocks), ERR_RANGE,
  *         ERR_NOT_FINITE. Owner  borrows the frame until DONE or an error. */
 MUST_CHECK Error station_begin(Station *s, const StationFrame *frame, const Parallel *parallel,
                                Why *why);
@@ -119,12 +123,13 @@ void station_norm_output(const Station *s, const float *x, float *out);
 bool station_drops_unwanted(const Station *s);
 
 uint32_t station_length(const Station *s, uint32_t session);
-/* Frees the session's cache blocks beyond `length` positions; 0 frees all. */
+/* Forgets what the session has beyond `length` positions; 0: everything. */
 void station_truncate(Station *s, uint32_t session, uint32_t length);
 /* Makes session `to` a copy of the first `length` positions of session `from`, bit for bit; what `to` held
- * is gone. Costs the copy of their cache blocks (cache_copy). Errors  ERR_SESSION, ERR_POSITION (`from`
- * is shorter), ERR_CAPACITY; then nothing changed. */
+ * is gone. Their cache blocks are shared until one of them writes (cache.h), so it costs next to nothing.
+ * Errors  ERR_SESSION, ERR_POSITION (`from` is shorter), ERR_CAPACITY; then nothing changed. */
 MUST_CHECK Error station_fork(Station *s, uint32_t from, uint32_t to, uint32_t length, Why *why);
+/* Cache blocks that sessions may still take; one that two sessions share counts twice, so that both may write. */
 uint32_t station_blocks_free(const Station *s);
 
 #endif

@@ -35,8 +35,8 @@ uint64_t station_service_answer_bytes_max(const ForwardTerms *terms);
 MUST_CHECK Error station_service_build(const ForwardTerms *terms, Station *station, Arena *arena,
                                        StationService **out, Why *why);
 
-/* Reads a whole body: header and payload. Forks (a parent session) are copied here: the first
- * positions' cache blocks, so about as long as memcpy takes for them. The frame is to be given to
+/* Reads a whole body: header and payload. Forks (a parent session) are made here; they share the parent's
+ * cache blocks. The frame is to be given to
  * station_begin; its floats belong to the service and hold the result afterwards. A frame that is
  * still under way ends here.
  * Errors  those of forward_read, frame_check_payload, rows_read; ERR_SESSION, ERR_POSITION,

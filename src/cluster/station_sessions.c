@@ -38,7 +38,7 @@ static void find_slots(StationSessions *s, const Forward *f, StationSequence *ou
     for (uint32_t i = 0; i < f->sequence_count; i++) {
         const ForwardSequence *q = &f->sequences[i];
         uint32_t slot = find(s, q->session), parent = q->parent ? find(s, q->parent) : NOWHERE;
-        out[i] = (StationSequence){slot, q->position, q->rows};
+        out[i] = (StationSequence){.session = slot, .position = q->position, .rows = q->rows};
         if (slot != NOWHERE) s->slots[slot].named = s->frame;
         if (slot != NOWHERE && q->parent) s->slots[slot].copied = s->frame;
         if (parent != NOWHERE) s->slots[parent].named = s->frame;
@@ -95,7 +95,8 @@ static uint32_t lack(uint64_t need, uint64_t have)
     return need > have ? (uint32_t)(need - have) : 0;
 }
 
-/* Two moments need blocks: the copies, when the other sessions still have theirs, and the rows. */
+/* Two moments need blocks: the copies, when the other sessions still have theirs, and the rows. Shared blocks are
+ * charged to each session that lists them (cache.h), so lengths say all. */
 static Room room_of(const StationSessions *s, const Forward *f, const StationSequence *places)
 {
     Room room = {0};
@@ -183,7 +184,7 @@ static void take_slots(StationSessions *s, const Forward *f, StationSequence *ou
     }
 }
 
-/* Positions from `position` to parent_length would be cut at once, so they are not copied. */
+/* Positions from `position` to parent_length would be cut at once, so they are left out. */
 static Error copy_parents(StationSessions *s, const Forward *f, const StationSequence *places,
                           Why *why)
 {

@@ -6,6 +6,9 @@
  *        ^                                               |
  *        '--------- drop, or made room for another ------'
  *
+ * A copy shares its parent's cache blocks until one of them writes (cache.h). Copies are made here, so the sequences
+ * that go on to the station do not fork.
+ *
  * A frame is looked at as a whole before anything changes: either all of it is admitted or nothing.
  *
  * Limits  tables are searched from end to end: at most STATION_SESSIONS_MAX slots. */

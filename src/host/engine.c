@@ -386,7 +386,8 @@ Error engine_batch(Engine *e, uint32_t *ids, uint32_t count, uint32_t position, 
     if (count > p->request.sessions || count > p->chunk || count > p->logit_rows)
         return error_why(why, ERR_CAPACITY, "%u sequences at once; the plan has room for %u", count,
                          p->request.sessions);
-    for (uint32_t i = 0; i < count; i++) sequences[i] = (StationSequence){i, position, 1};
+    for (uint32_t i = 0; i < count; i++)
+        sequences[i] = (StationSequence){.session = i, .position = position, .rows = 1};
     TRY(embed(e, ids, count, why));
     StationFrame frame = {
         .x = e->x, .g = e->g, .rows = count, .sequences = sequences, .sequence_count = count};

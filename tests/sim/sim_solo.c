@@ -37,7 +37,7 @@ bool sim_solo_knows_row(const Sim *s, const uint8_t *row)
 static Error forward(Sim *s, Solo *solo, const uint32_t *tokens, uint32_t first, uint32_t count)
 {
     Why why = {{0}};
-    StationSequence sequence = {0, first, count};
+    StationSequence sequence = {0, first, count, 0, 0};
     StationFrame frame = {.x = solo->x, .rows = count, .sequences = &sequence, .sequence_count = 1};
     TRY(shard_begin_embed(solo->shard.shard, tokens + first, count, solo->x, &why));
     TRY(sim_nodes_drive_shard(s, &solo->shard, &why));

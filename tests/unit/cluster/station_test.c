@@ -118,7 +118,7 @@ static void run_cut(const TinyModel *t, const Cut *cut, float *x)
     inputs(x, TOKENS, 11);
     for (uint32_t at = 0; at < TOKENS; at += cut->chunk) {
         uint32_t rows = TOKENS - at < cut->chunk ? TOKENS - at : cut->chunk;
-        StationSequence sequence = {0, at, rows};
+        StationSequence sequence = {0, at, rows, 0, 0};
         if (forward(&line, t, x + at * TINY_HIDDEN, rows, &sequence, 1, &why) != OK)
             fail_msg("%s", why.text);
     }
@@ -172,7 +172,7 @@ static void batches_do_not_change_bits(void **state)
 {
     (void)state;
     enum { ROWS = 12 };
-    static const StationSequence batch[] = {{0, 0, 3}, {1, 0, 5}, {2, 0, 4}};
+    static const StationSequence batch[] = {{0, 0, 3, 0, 0}, {1, 0, 5, 0, 0}, {2, 0, 4, 0, 0}};
     TinyModel t;
     Line line;
     Why why = {{0}};
@@ -187,7 +187,7 @@ static void batches_do_not_change_bits(void **state)
     for (int i = 0; i < 3; i++) {
         line_open(&line, &t, &cut);
         inputs(one, ROWS, 5);
-        StationSequence alone = {0, 0, batch[i].rows};
+        StationSequence alone = {0, 0, batch[i].rows, 0, 0};
         assert_int_equal(
             forward(&line, &t, one + row * TINY_HIDDEN, batch[i].rows, &alone, 1, &why), OK);
         assert_memory_equal(one + row * TINY_HIDDEN, all + row * TINY_HIDDEN,
@@ -217,13 +217,13 @@ static void unwanted_rows_change_nothing(void **state)
         assert_true(station_drops_unwanted(line.station[1]));
         assert_false(station_drops_unwanted(line.station[0]));
         inputs(x, ROWS, 17);
-        StationSequence sequence = {0, 0, ROWS};
+        StationSequence sequence = {0, 0, ROWS, 0, 0};
         StationFrame frame = {x, g, ROWS, &sequence, 1, drop ? wanted : NULL, 3};
         for (uint32_t i = 0; i < 2; i++)
             assert_int_equal(drive(&line, line.station[i], &t, &frame, &why), OK);
         inputs(next[drop], 1, 18);
-        assert_int_equal(forward(&line, &t, next[drop], 1, &(StationSequence){0, ROWS, 1}, 1, &why),
-                         OK);
+        assert_int_equal(
+            forward(&line, &t, next[drop], 1, &(StationSequence){0, ROWS, 1, 0, 0}, 1, &why), OK);
         line_close(&line);
     }
     for (uint32_t i = 0; i < 3; i++)
@@ -233,7 +233,7 @@ static void unwanted_rows_change_nothing(void **state)
     tiny_free(&t);
 }
 
-/* A copy of the first positions goes on with the bits of its parent; its blocks are its own. */
+/* A copy of the first positions goes on with the bits of its parent, and may take as many blocks. */
 static void copies_go_on_like_their_parent(void **state)
 {
     (void)state;
@@ -246,7 +246,8 @@ static void copies_go_on_like_their_parent(void **state)
     line_open(&line, &t, &(Cut){"0-3", 1, 0, CACHE_F16, 2}); /* two sessions of two blocks */
     Station *s = line.station[0];
     inputs(x, HELD, 3);
-    assert_int_equal(forward(&line, &t, x, HELD, &(StationSequence){0, 0, HELD}, 1, &why), OK);
+    assert_int_equal(forward(&line, &t, x, HELD, &(StationSequence){0, 0, HELD, 0, 0}, 1, &why),
+                     OK);
     assert_int_equal(station_fork(s, 0, 1, HELD, &why), OK);
     assert_int_equal(station_length(s, 1), HELD);
     assert_int_equal(station_blocks_free(s), 0);
@@ -254,9 +255,11 @@ static void copies_go_on_like_their_parent(void **state)
     assert_int_equal(station_length(s, 1), 64);
     assert_int_equal(station_blocks_free(s), 1);
     inputs(got, MORE, 4);
-    assert_int_equal(forward(&line, &t, got, MORE, &(StationSequence){1, 64, MORE}, 1, &why), OK);
+    assert_int_equal(forward(&line, &t, got, MORE, &(StationSequence){1, 64, MORE, 0, 0}, 1, &why),
+                     OK);
     inputs(want, MORE, 4);
-    assert_int_equal(forward(&line, &t, want, MORE, &(StationSequence){0, 64, MORE}, 1, &why), OK);
+    assert_int_equal(forward(&line, &t, want, MORE, &(StationSequence){0, 64, MORE, 0, 0}, 1, &why),
+                     OK);
     assert_memory_equal(got, want, sizeof want);
     assert_int_equal(station_fork(s, 0, 1, 68, &why), ERR_POSITION);
     assert_non_null(strstr(why.text, "68 positions of session 0, which has 67"));
@@ -264,6 +267,73 @@ static void copies_go_on_like_their_parent(void **state)
     assert_int_equal(station_fork(s, 1, 1, 1, &why), ERR_SESSION);
     assert_int_equal(station_fork(s, 0, 1, 0, &why), OK);
     assert_int_equal(station_length(s, 1), 0);
+    line_close(&line);
+    tiny_free(&t);
+}
+
+/* A frame in which sessions become copies of another's beginning, which goes on in the same frame; both then go on
+ * with the bits of a session that never shared anything. */
+static void frames_fork_sessions(void **state)
+{
+    (void)state;
+    enum { HELD = 70, CUT = 66, MORE = 3 };
+    static float x[HELD * TINY_HIDDEN], want[MORE * TINY_HIDDEN], got[3 * MORE * TINY_HIDDEN];
+    static const StationSequence forks[] = {
+        {1, CUT, MORE, true, 0}, {0, HELD, MORE, 0, 0}, {2, CUT, MORE, true, 0}};
+    TinyModel t;
+    Line line;
+    Why why = {{0}};
+    tiny_make(&t, true, NULL);
+    line_open(&line, &t, &(Cut){"0-2,2-3", 1, 0, CACHE_F16, 4});
+    Station *s = line.station[0];
+    inputs(x, HELD, 3);
+    assert_int_equal(forward(&line, &t, x, HELD, &(StationSequence){0, 0, HELD, 0, 0}, 1, &why),
+                     OK);
+    inputs(x, HELD, 3);
+    for (int i = 0; i < 3; i++) inputs(got + i * MORE * TINY_HIDDEN, MORE, 4);
+    assert_int_equal(forward(&line, &t, got, 3 * MORE, forks, 3, &why), OK);
+    assert_int_equal(station_length(s, 0), HELD + MORE);
+    assert_int_equal(station_length(s, 1), CUT + MORE);
+    for (int i = 0; i < 3; i++) { /* a session of its own for each, fresh */
+        uint32_t held = i == 1 ? HELD : CUT;
+        inputs(want, MORE, 4);
+        assert_int_equal(forward(&line, &t, x, held, &(StationSequence){3, 0, held, 0, 0}, 1, &why),
+                         OK);
+        assert_int_equal(
+            forward(&line, &t, want, MORE, &(StationSequence){3, held, MORE, 0, 0}, 1, &why), OK);
+        assert_memory_equal(got + i * MORE * TINY_HIDDEN, want, sizeof want);
+        inputs(x, HELD, 3);
+    }
+    line_close(&line);
+    tiny_free(&t);
+}
+
+static void wrong_forks_are_refused(void **state)
+{
+    (void)state;
+    static const StationSequence chain[] = {{1, 3, 1, true, 0}, {2, 3, 1, true, 1}};
+    static const StationSequence swap[] = {{0, 3, 1, true, 1}, {1, 3, 1, true, 0}};
+    static float x[4 * TINY_HIDDEN];
+    TinyModel t;
+    Line line;
+    Why why = {{0}};
+    tiny_make(&t, true, NULL);
+    line_open(&line, &t, &(Cut){"0-3", 1, 0, CACHE_F16, 3});
+    inputs(x, 4, 3);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){i, 0, 4, 0, 0}, 1, &why), OK);
+    inputs(x, 4, 3);
+    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){2, 5, 1, true, 0}, 1, &why),
+                     ERR_POSITION);
+    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){2, 1, 1, true, 2}, 1, &why),
+                     ERR_SESSION);
+    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){2, 1, 1, true, 3}, 1, &why),
+                     ERR_SESSION);
+    assert_int_equal(forward(&line, &t, x, 2, chain, 2, &why), ERR_RANGE);
+    assert_non_null(strstr(why.text, "session 2: its parent 1 becomes a copy in the same frame"));
+    assert_int_equal(forward(&line, &t, x, 2, swap, 2, &why), ERR_RANGE);
+    assert_int_equal(station_length(line.station[0], 1), 4);
+    assert_int_equal(station_length(line.station[0], 2), 0);
     line_close(&line);
     tiny_free(&t);
 }
@@ -280,19 +350,23 @@ static void positions_are_checked(void **state)
     tiny_make(&t, true, NULL);
     line_open(&line, &t, &cut);
     inputs(x, 10, 3);
-    assert_int_equal(forward(&line, &t, x, 10, &(StationSequence){0, 0, 10}, 1, &why), OK);
+    assert_int_equal(forward(&line, &t, x, 10, &(StationSequence){0, 0, 10, 0, 0}, 1, &why), OK);
     assert_int_equal(station_length(line.station[0], 0), 10);
     inputs(again, 10, 3);
     assert_int_equal(
-        forward(&line, &t, again + 4 * TINY_HIDDEN, 6, &(StationSequence){0, 4, 6}, 1, &why), OK);
+        forward(&line, &t, again + 4 * TINY_HIDDEN, 6, &(StationSequence){0, 4, 6, 0, 0}, 1, &why),
+        OK);
     assert_memory_equal(again + 4 * TINY_HIDDEN, x + 4 * TINY_HIDDEN,
                         6 * TINY_HIDDEN * sizeof(float));
 
-    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){0, 12, 1}, 1, &why), ERR_POSITION);
+    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){0, 12, 1, 0, 0}, 1, &why),
+                     ERR_POSITION);
     assert_non_null(strstr(why.text, "expected 10"));
-    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){2, 0, 1}, 1, &why), ERR_SESSION);
-    assert_int_equal(forward(&line, &t, x, 2, &(StationSequence){1, 0, 1}, 1, &why), ERR_RANGE);
-    StationSequence twice[] = {{1, 0, 1}, {1, 1, 1}};
+    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){2, 0, 1, 0, 0}, 1, &why),
+                     ERR_SESSION);
+    assert_int_equal(forward(&line, &t, x, 2, &(StationSequence){1, 0, 1, 0, 0}, 1, &why),
+                     ERR_RANGE);
+    StationSequence twice[] = {{1, 0, 1, 0, 0}, {1, 1, 1, 0, 0}};
     assert_int_equal(forward(&line, &t, x, 2, twice, 2, &why), ERR_DUPLICATE);
     assert_int_equal(station_length(line.station[0], 0), 10);
     assert_int_equal(forward(&line, &t, x, 0, NULL, 0, &why), OK); /* no rows is legal and cheap */
@@ -311,13 +385,14 @@ static void capacity_is_checked(void **state)
     tiny_make(&t, true, NULL);
     line_open(&line, &t, &cut);
     inputs(x, TOKENS, 3);
-    assert_int_equal(forward(&line, &t, x, TOKENS, &(StationSequence){0, 0, TOKENS}, 1, &why), OK);
+    assert_int_equal(forward(&line, &t, x, TOKENS, &(StationSequence){0, 0, TOKENS, 0, 0}, 1, &why),
+                     OK);
     inputs(x, TOKENS, 3);
     assert_int_equal(forward(&line, &t, x, CONTEXT - TOKENS,
-                             &(StationSequence){0, TOKENS, CONTEXT - TOKENS}, 1, &why),
+                             &(StationSequence){0, TOKENS, CONTEXT - TOKENS, 0, 0}, 1, &why),
                      OK);
     assert_int_equal(station_blocks_free(line.station[0]), 0);
-    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){0, CONTEXT, 1}, 1, &why),
+    assert_int_equal(forward(&line, &t, x, 1, &(StationSequence){0, CONTEXT, 1, 0, 0}, 1, &why),
                      ERR_CAPACITY);
     station_truncate(line.station[0], 0, 64);
     assert_int_equal(station_blocks_free(line.station[0]), 1);
@@ -340,20 +415,20 @@ static void faults_are_named(void **state)
     line_open(&line, &t, &cut);
     inputs(x, 4, 3);
     x[TINY_HIDDEN + 5] = __builtin_nanf("");
-    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4}, 1, &why),
+    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4, 0, 0}, 1, &why),
                      ERR_NOT_FINITE);
 
     const KnotTensor *up = knot_find(&t.knot, "blk_1_ffn_up_weight");
     uint8_t kept = t.payload[up->offset + 1];
     t.payload[up->offset + 1] = 0x7c; /* row 0's first scale becomes infinite or NaN */
     inputs(x, 4, 3);
-    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4}, 1, &why),
+    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4, 0, 0}, 1, &why),
                      ERR_NOT_FINITE);
     assert_non_null(strstr(why.text, "layer 1, phase ffn_up, tensor blk_1_ffn_up_weight"));
     assert_int_equal(station_length(line.station[0], 0), 0);
     t.payload[up->offset + 1] = kept;
     inputs(x, 4, 3);
-    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4}, 1, &why), OK);
+    assert_int_equal(forward(&line, &t, x, 4, &(StationSequence){0, 0, 4, 0, 0}, 1, &why), OK);
     line_close(&line);
     tiny_free(&t);
 
@@ -373,6 +448,8 @@ int main(void)
         cmocka_unit_test(batches_do_not_change_bits),
         cmocka_unit_test(unwanted_rows_change_nothing),
         cmocka_unit_test(copies_go_on_like_their_parent),
+        cmocka_unit_test(frames_fork_sessions),
+        cmocka_unit_test(wrong_forks_are_refused),
         cmocka_unit_test(positions_are_checked),
         cmocka_unit_test(capacity_is_checked),
         cmocka_unit_test(faults_are_named),
