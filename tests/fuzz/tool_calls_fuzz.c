@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of tools in any text: the same in one piece and in small ones; every whole call's arguments are a JSON object by
+ * yyjson too; no byte of text is lost when there was no call. Input: one byte of how it is cut, then the text. */
+#include <yyjson.h>
+
+#include "../unit/text/tool_calls_log.h"
+
+#define CHECK(condition) ((condition) ? (void)0 : abort())
+
+typedef struct Seen {
+    char *arguments;
+    size_t bytes, text, calls;
+} Seen;
+
+static void fuzz_take(void *to, ToolCallsKind kind, const uint8_t *bytes, size_t count)
+{
+    Seen *seen = to;
+    if (kind == TOOL_CALLS_TEXT) seen->text += count;
+    if (kind == TOOL_CALLS_NAME) {
+        CHECK(tool_calls_is_name(bytes, count));
+        seen->bytes = 0; /* of a call that broke */
+    }
+    if (kind == TOOL_CALLS_ARGUMENTS) {
+        memcpy(seen->arguments + seen->bytes, bytes, count);
+        seen->bytes += count;
+    }
+    if (kind != TOOL_CALLS_END) return;
+    yyjson_doc *doc = yyjson_read(seen->arguments, seen->bytes, YYJSON_READ_ALLOW_INVALID_UNICODE);
+    CHECK(yyjson_is_obj(yyjson_doc_get_root(doc)));
+    yyjson_doc_free(doc);
+    seen->bytes = 0;
+    seen->calls++;
+}
+
+static void fuzz_whole(const uint8_t *text, size_t bytes, uint8_t *held, bool eager)
+{
+    ToolCalls p;
+    Seen seen = {.arguments = malloc(bytes + 3)};
+    CHECK(seen.arguments);
+    tool_calls_start(&p, held, TOOL_CALLS_ROOM_MIN, eager, (ToolCallsTake){fuzz_take, &seen});
+    tool_calls_push(&p, text, bytes);
+    tool_calls_end(&p);
+    CHECK(p.whole == seen.calls && p.begun >= p.whole);
+    CHECK(eager || p.begun == p.whole);
+    CHECK(seen.calls || p.begun || seen.text == bytes);
+    free(seen.arguments);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t held[TOOL_CALLS_ROOM_MIN];
+    if (!size) return 0;
+    for (int eager = 0; eager < 2; eager++) {
+        fuzz_whole(data + 1, size - 1, held, eager);
+        ToolCallsLog whole =
+                         tool_calls_log(data + 1, size - 1, TOOL_CALLS_ROOM_MIN, eager, 0, size),
+                     cut = tool_calls_log(data + 1, size - 1, TOOL_CALLS_ROOM_MIN, eager, 0,
+                                          1 + data[0] % 16);
+        CHECK(whole.bytes == cut.bytes && memcmp(whole.text, cut.text, cut.bytes) == 0);
+        free(whole.text);
+        free(cut.text);
+    }
+    return 0;
+}
