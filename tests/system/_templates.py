@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chat templates rendered twice: by Python's jinja2, set up as Hugging Face's loaders do, and by ours.
-
-jinja2 is imported where it is installed; else it is put into a virtual environment in the user's cache, once.
-"""
+"""Chat templates rendered twice: by Python's jinja2, set up as Hugging Face's loaders do, and by ours."""
 import datetime
-import glob
 import json
 import os
 import pathlib
@@ -14,27 +10,11 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
 from support import MODELS, models_folder  # noqa: E402
+from _packages import need  # noqa: E402
 
 NOW = 1764460800 + 3723  # 30 November 2025, 01:02:03 UTC
 
-
-def need_jinja2():
-    try:
-        import jinja2  # noqa: F401
-        return
-    except ImportError:
-        pass
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    place = os.path.join(cache, "cobord-tests", "jinja2-venv")
-    found = glob.glob(os.path.join(place, "lib", "python*", "site-packages"))
-    if not any(os.path.isdir(os.path.join(f, "jinja2")) for f in found):
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        subprocess.run([os.path.join(place, "bin", "pip"), "-q", "install", "jinja2==3.1.6"], check=True)
-        found = glob.glob(os.path.join(place, "lib", "python*", "site-packages"))
-    sys.path[:0] = found
-
-
-need_jinja2()
+need("jinja2", "3.1.6")
 
 import jinja2  # noqa: E402
 import jinja2.ext  # noqa: E402

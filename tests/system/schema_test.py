@@ -3,7 +3,7 @@
 """Constrained output against Python's jsonschema: whatever a grammar lets through is JSON that its schema accepts; what
 is not supported is refused by its name. Walks are random, from fixed seeds.
 
-GRAMMAR_PROBE names tests/system/tools/grammar_probe.c, built. Without jsonschema this test cannot run and fails.
+GRAMMAR_PROBE names tests/system/tools/grammar_probe.c, built.
 """
 import datetime
 import json
@@ -12,9 +12,11 @@ import subprocess
 import sys
 import unittest
 
-import jsonschema
-
+from _packages import need
 from _schemas import ACCEPTED, EXACT, REFUSED, REFUSED_KEYWORDS
+
+need("jsonschema", "4.26.0")
+import jsonschema  # noqa: E402
 
 PROBE = os.environ.get("GRAMMAR_PROBE", "build/tests/grammar_probe")
 WALKS = int(os.environ.get("SCHEMA_WALKS", "60"))

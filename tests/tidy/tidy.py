@@ -36,7 +36,7 @@ PURE_SYSTEM_HEADERS = {
     "yyjson.h", "xxhash.h", "immintrin.h", "arm_neon.h", "wasm_simd128.h"}
 # What objects of pure rooms may call besides each other: memory and strings, yyjson, and the compiler's own runtime.
 PURE_CALLS = re.compile(
-    r"^(mem(cpy|move|set|cmp|chr)|bcmp|str(len|nlen|cmp|ncmp|chr|rchr)|yyjson_\w+"
+    r"^(mem(cpy|move|set|cmp|chr)|bcmp|str(len|nlen|cmp|ncmp|chr|rchr)|(unsafe_)?yyjson_\w+"
     r"|__(u?div|u?mod|mul|popcount|clz|ctz|ashl|lshr|ashr|extend|trunc)\w*[sdth][if]\d?"
     r"|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail|__memcpy_chk|__memset_chk|__memmove_chk)$")
 BANNED_CALLS = re.compile(
