@@ -18,12 +18,19 @@
 #include "text/grammar.h"
 #include "text/turns.h"
 
+/* In journals: new ones go to the end. */
 typedef enum RequestKind {
     REQUEST_CHAT,
     REQUEST_COMPLETION,
     REQUEST_TOKENIZE,
     REQUEST_DETOKENIZE,
-    REQUEST_TEMPLATE /* a conversation, of which the prompt is wanted */
+    REQUEST_TEMPLATE, /* a conversation, of which the prompt is wanted */
+    REQUEST_EMBEDDINGS,
+    REQUEST_RESPONSES,
+    REQUEST_OLLAMA_CHAT,
+    REQUEST_OLLAMA_GENERATE,
+    REQUEST_OLLAMA_SHOW,
+    REQUEST_KINDS
 } RequestKind;
 
 enum {

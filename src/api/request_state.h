@@ -19,12 +19,59 @@ typedef struct RequestReader {
 
 typedef bool (*RequestRead)(RequestReader *r, yyjson_val *value, const char *name);
 
+/* One field of an object, for the kinds of requests that have it (a bit each). `name` is how a refusal calls it: the
+ * key, behind the table's `before`. At most 64 in a table. */
+typedef struct RequestField {
+    const char *name;
+    unsigned kinds;
+    RequestRead read;
+} RequestField;
+
+enum { REQUEST_ANY_KIND = 0x7fffffff };
+
+typedef struct RequestTable {
+    const char *before; /* "", or "options." */
+    const RequestField *fields;
+    unsigned count;
+} RequestTable;
+
+/* Reads every member of the object: refused are those that the table does not have, and those given twice. */
+bool request_read_object(RequestReader *r, yyjson_val *object, const RequestTable *table);
+
 bool request_parts_messages(RequestReader *r, yyjson_val *value, const char *name);
 bool request_parts_prompt(RequestReader *r, yyjson_val *value, const char *name);
 /* One array of ids; `name` is how a refusal calls it. */
 bool request_parts_ids(RequestReader *r, yyjson_val *value, const char *name, RequestPrompt *out);
 bool request_parts_stop(RequestReader *r, yyjson_val *value, const char *name);
 bool request_parts_bias(RequestReader *r, yyjson_val *value, const char *name);
+
+/* request_plain.c */
+bool request_plain_bool(RequestReader *r, yyjson_val *value, const char *name, bool *out);
+bool request_plain_float(RequestReader *r, yyjson_val *value, const char *name, int low, int high,
+                         float *out);
+bool request_plain_count(RequestReader *r, yyjson_val *value, const char *name, uint32_t low,
+                         uint32_t high, uint32_t *out);
+bool request_plain_model(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_stream(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_stream_options(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_temperature(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_top_p(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_min_p(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_top_k(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_repetition(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_presence(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_frequency(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_seed(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_tokens_max(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_n(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_best_of(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_user(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_neutral(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_modalities(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_text(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_ids(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_add_special(RequestReader *r, yyjson_val *value, const char *name);
+bool request_plain_parse_special(RequestReader *r, yyjson_val *value, const char *name);
 
 /* request_form.c */
 bool request_form_response_format(RequestReader *r, yyjson_val *value, const char *name);
