@@ -10,6 +10,7 @@
 static const AnswerTable *const tables[ANSWER_DIALECTS] = {
     [ANSWER_COMPLETION] = &answer_openai_completion,
     [ANSWER_CHAT] = &answer_openai_chat,
+    [ANSWER_RESPONSES] = &answer_responses,
 };
 
 static const AnswerTable *table_of(AnswerDialect dialect)
@@ -35,11 +36,14 @@ const char *answer_stream_type(AnswerDialect dialect) { return table_of(dialect)
 
 const char *answer_comment(AnswerDialect dialect) { return table_of(dialect)->comment; }
 
-bool answer_repeats(AnswerDialect dialect) { return table_of(dialect)->repeats; }
+bool answer_repeats(AnswerDialect dialect) { return table_of(dialect)->repeats > 0; }
 
 size_t answer_bytes(const AnswerHead *head, size_t text_bytes)
 {
-    return JSON_WRITER_GROWTH * text_bytes + (head->choices + 2) * ANSWER_EVENT_BYTES;
+    const AnswerTable *table = table_of(head->dialect);
+    size_t times = table->repeats ? table->repeats : 1, events = head->choices + 2 + table->events;
+    return times * JSON_WRITER_GROWTH * text_bytes + events * ANSWER_EVENT_BYTES +
+           table->events * head->echo_bytes;
 }
 
 void answer_write_role(AnswerHead *head, JsonWriter *w, uint32_t index)

@@ -43,6 +43,11 @@ typedef struct AnswerHead {
     bool degraded;     /* "degraded":true from here on: rows of a lost shard were taken as zeros */
     bool resumable;    /* events carry ids: how far each choice is with the event, in tokens */
     uint32_t choices, places[ANSWER_CHOICES_MAX];
+    const char *echo; /* members that repeat the request, each with a comma in front */
+    size_t echo_bytes;
+    /* The dialect's own count. */
+    uint64_t sequence;
+    AnswerFinish finish; /* of the choice that was written last */
 } AnswerHead;
 
 /* What one event carries, or one choice of a whole answer. */
@@ -53,6 +58,7 @@ typedef struct AnswerPiece {
 
 typedef struct AnswerUsage {
     uint64_t prompt, cached, completion; /* tokens; cached: of the prompt, not computed again */
+    uint64_t total_ns, wait_ns, prompt_ns, completion_ns; /* wait: for a slot */
 } AnswerUsage;
 
 /* The id of an answer, made of a number that no other has. */

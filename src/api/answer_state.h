@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files that write answers share. A dialect is one table; answer.c calls through it.
  *
- *   answer_openai.c     /v1/chat/completions, /v1/completions */
+ *   answer_openai.c     /v1/chat/completions, /v1/completions
+ *   answer_responses.c  /v1/responses
+ *   answer_ollama.c     /api/chat, /api/generate */
 #ifndef COBORD_API_ANSWER_STATE_H
 #define COBORD_API_ANSWER_STATE_H
 
@@ -11,7 +13,8 @@
 typedef struct AnswerTable {
     const char *prefix; /* of ids */
     const char *type, *comment;
-    bool repeats;
+    uint32_t repeats; /* how often the end of a stream says the whole text again */
+    uint32_t events;  /* at most so many in one call */
     void (*role)(AnswerHead *head, JsonWriter *w, uint32_t index);
     void (*piece)(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece);
     void (*finish)(AnswerHead *head, JsonWriter *w, uint32_t index, AnswerFinish finish);
@@ -25,6 +28,7 @@ typedef struct AnswerTable {
 } AnswerTable;
 
 extern const AnswerTable answer_openai_completion, answer_openai_chat;
+extern const AnswerTable answer_responses;
 
 /* The line "id: ..." in front of an event, when the stream can be resumed. */
 void answer_write_place(const AnswerHead *head, JsonWriter *w);

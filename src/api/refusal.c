@@ -38,6 +38,8 @@ bool refusal_of_error(Refusal *r, Error error, const Why *why)
     return refusal_make(r, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), details);
 }
 
+const char *refusal_code(const Refusal *r) { return class_of(r->kind).code; }
+
 unsigned refusal_status(const Refusal *r) { return class_of(r->kind).status; }
 
 unsigned refusal_retry_s(const Refusal *r)

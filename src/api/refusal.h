@@ -60,6 +60,7 @@ static inline bool refusal_end(Error error) { return error == OK; }
 /* An error of a room below, as a refusal. */
 bool refusal_of_error(Refusal *r, Error error, const Why *why);
 
+const char *refusal_code(const Refusal *r);
 unsigned refusal_status(const Refusal *r);
 /* Seconds for Retry-After, 0: none. */
 unsigned refusal_retry_s(const Refusal *r);

@@ -142,21 +142,40 @@ bool request_read_object(RequestReader *r, yyjson_val *object, const RequestTabl
     return true;
 }
 
+/* ---- kinds ---- */
+
+static const struct Kind {
+    bool generates;
+    AnswerDialect dialect;
+    const char *prompt;
+} kinds[REQUEST_KINDS] = {
+    [REQUEST_CHAT] = {true, ANSWER_CHAT, "messages"},
+    [REQUEST_COMPLETION] = {true, ANSWER_COMPLETION, "prompt"},
+    [REQUEST_TOKENIZE] = {false, 0, "text"},
+    [REQUEST_DETOKENIZE] = {false, 0, "ids"},
+    [REQUEST_TEMPLATE] = {false, 0, "messages"},
+    [REQUEST_EMBEDDINGS] = {false, 0, "input"},
+    [REQUEST_RESPONSES] = {true, ANSWER_RESPONSES, "input"},
+    [REQUEST_OLLAMA_CHAT] = {true, ANSWER_OLLAMA_CHAT, "messages"},
+    [REQUEST_OLLAMA_GENERATE] = {true, ANSWER_OLLAMA_GENERATE, "prompt"},
+    [REQUEST_OLLAMA_SHOW] = {false, 0, "model"},
+};
+
+bool request_generates(RequestKind kind) { return kinds[kind].generates; }
+
+AnswerDialect request_dialect(RequestKind kind) { return kinds[kind].dialect; }
+
+const char *request_prompt_name(RequestKind kind) { return kinds[kind].prompt; }
+
+/* ---- together ---- */
+
 /* What more than one field decides. */
 static bool check_together(RequestReader *r)
 {
     Request *q = r->request;
-    static const char *const required[] = {[REQUEST_CHAT] = "messages",
-                                           [REQUEST_COMPLETION] = "prompt",
-                                           [REQUEST_TOKENIZE] = "text",
-                                           [REQUEST_DETOKENIZE] = "ids",
-                                           [REQUEST_TEMPLATE] = "messages"};
+    const char *required = request_prompt_name(q->kind);
     if (!q->turn_count && !q->prompt_count)
-        return refusal_make(r->refusal, REFUSAL_MISSING, required[q->kind], "%s is missing",
-                            required[q->kind]);
-    if (r->stream_options_given && !q->stream)
-        return refusal_make(r->refusal, REFUSAL_VALUE, "stream_options",
-                            "stream_options needs stream: true");
+        return refusal_make(r->refusal, REFUSAL_MISSING, required, "%s is missing", required);
     if (r->best_of && r->best_of != q->n)
         return refusal_make(r->refusal, REFUSAL_UNSUPPORTED, "best_of",
                             "best_of is not supported unless it equals n");
@@ -166,11 +185,18 @@ static bool check_together(RequestReader *r)
     return true;
 }
 
+static bool check_stream(RequestReader *r)
+{
+    return !r->stream_options_given || r->request->stream ||
+           refusal_make(r->refusal, REFUSAL_VALUE, "stream_options",
+                        "stream_options needs stream: true");
+}
+
 /* The JSON, joined texts, and arrays whose items need at least 2 bytes of body (ids) or 20 (messages) each. */
 size_t request_bytes(size_t body_bytes)
 {
     return json_scan_bytes(body_bytes) + arena_bytes(body_bytes) + arena_bytes(2 * body_bytes) +
-           arena_bytes(body_bytes / 20 * sizeof(Turn)) + REQUEST_CHOICES_MAX * ARENA_ALIGN +
+           arena_bytes((body_bytes / 20 + 2) * sizeof(Turn)) + REQUEST_CHOICES_MAX * ARENA_ALIGN +
            arena_bytes(SAMPLER_BIAS_MAX * sizeof(SamplerBias)) + 4 * ARENA_ALIGN;
 }
 
@@ -192,5 +218,8 @@ bool request_parse(RequestKind kind, uint32_t vocabulary, const uint8_t *body, s
                        .vocabulary = vocabulary,
                        .text = arena_take_raw(arena, bytes)};
     if (!r.text) return refusal_make(refusal, REFUSAL_MEMORY, NULL, "no memory to read the body");
-    return request_read_object(&r, root, &openai) && check_together(&r);
+    if (kind == REQUEST_RESPONSES)
+        return request_read_object(&r, root, &request_responses_table) &&
+               request_responses_check(&r) && check_stream(&r);
+    return request_read_object(&r, root, &openai) && check_together(&r) && check_stream(&r);
 }

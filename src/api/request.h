@@ -38,6 +38,7 @@ enum {
     REQUEST_CHOICES_MAX = ANSWER_CHOICES_MAX, /* n times prompts */
     REQUEST_COMPLETION_TOKENS =
         16, /* of /v1/completions when max_tokens is not given, as in OpenAI's API */
+    REQUEST_ECHO_BYTES_MAX = 64 << 10,
     REQUEST_TOKENS_UNLIMITED = INT32_MAX /* up to the context's end */
 };
 
@@ -56,6 +57,11 @@ typedef struct RequestPrompt {
     const uint32_t *ids;
     size_t count;
 } RequestPrompt;
+
+/* Values that the answer says again; NULL when they are not given. */
+typedef struct RequestEcho {
+    yyjson_val *instructions, *metadata, *format, *temperature, *top_p, *tokens_max;
+} RequestEcho;
 
 typedef struct Request {
     RequestKind kind;
@@ -76,6 +82,7 @@ typedef struct Request {
     yyjson_val *schema;  /* of REQUEST_JSON_SCHEMA, else NULL */
     const char *grammar; /* of REQUEST_GRAMMAR: GBNF */
     size_t grammar_bytes;
+    RequestEcho echo;
     bool add_bos, plain_specials; /* tokenize: BOS in front; control tokens in the text stay text */
 } Request;
 
@@ -83,6 +90,15 @@ typedef struct Request {
 size_t request_bytes(size_t body_bytes);
 bool request_parse(RequestKind kind, uint32_t vocabulary, const uint8_t *body, size_t bytes,
                    Arena *arena, Request *out, Refusal *refusal);
+
+/* Whether a slot answers such a request, and in which dialect; what its prompt is called. */
+bool request_generates(RequestKind kind);
+AnswerDialect request_dialect(RequestKind kind);
+const char *request_prompt_name(RequestKind kind);
+
+/* Members of the answer's object that repeat the request, each with a comma in front; REQUEST_ECHO_BYTES_MAX suffice,
+ * or it is refused. Nothing for most kinds. Result  false with the refusal. */
+bool request_echo(const Request *request, JsonWriter *w, Refusal *refusal);
 
 /* The grammar of a form that is not REQUEST_FREE, into `arena` (grammar_bytes_max suffices); `scratch` needs
  * request_form_scratch_bytes. Owner  the request may go afterwards. Result  false with the refusal, which names the

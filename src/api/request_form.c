@@ -6,11 +6,17 @@
 #include "api/request_state.h"
 #include "api/schema.h"
 
+static const char *format_name(RequestKind kind)
+{
+    if (kind == REQUEST_RESPONSES) return "text.format";
+    return kind == REQUEST_CHAT ? "response_format" : "format";
+}
+
 static bool take_form(RequestReader *r, const char *name, RequestForm form)
 {
     if (form != REQUEST_FREE && r->request->form != REQUEST_FREE)
-        return refusal_make(r->refusal, REFUSAL_VALUE, name,
-                            "give one of response_format and grammar");
+        return refusal_make(r->refusal, REFUSAL_VALUE, name, "give one of %s and grammar",
+                            format_name(r->request->kind));
     if (form != REQUEST_FREE) r->request->form = form;
     return true;
 }
@@ -34,24 +40,49 @@ static bool check_keys(RequestReader *r, yyjson_val *object, const char *before,
     return true;
 }
 
-/* `strict` changes nothing: the schema is kept either way, or refused. */
+static void join_name(char *out, const char *name, const char *more)
+{
+    JsonWriter w = json_writer_make(out, REFUSAL_PARAM_MAX - 1);
+    json_writer_raw(&w, name);
+    json_writer_raw(&w, more);
+    out[w.used] = '\0';
+}
+
+/* The object that has the schema, called `name`; its names begin with `before`. `strict` changes nothing: the schema is
+ * kept either way, or refused. */
+static bool take_schema(RequestReader *r, yyjson_val *value, const char *name, const char *before)
+{
+    char param[REFUSAL_PARAM_MAX];
+    yyjson_val *strict = yyjson_obj_get(value, "strict");
+    join_name(param, before, "strict");
+    if (strict && !yyjson_is_bool(strict) && !yyjson_is_null(strict))
+        return refusal_make(r->refusal, REFUSAL_TYPE, param, "strict must be true or false");
+    join_name(param, before, "schema");
+    r->request->schema = yyjson_obj_get(value, "schema");
+    if (!r->request->schema)
+        return refusal_make(r->refusal, REFUSAL_MISSING, param, "%s is missing", param);
+    return take_form(r, name, REQUEST_JSON_SCHEMA);
+}
+
 static bool read_json_schema(RequestReader *r, yyjson_val *value)
 {
     static const char *const known[] = {"name", "description", "schema", "strict", NULL};
+    static const char before[] = "response_format.json_schema.";
     const char *name = "response_format.json_schema";
     if (!yyjson_is_obj(value))
         return refusal_make(r->refusal, value ? REFUSAL_TYPE : REFUSAL_MISSING, name,
                             "%s must be an object", name);
-    if (!check_keys(r, value, "response_format.json_schema.", known)) return false;
-    yyjson_val *strict = yyjson_obj_get(value, "strict");
-    if (strict && !yyjson_is_bool(strict) && !yyjson_is_null(strict))
-        return refusal_make(r->refusal, REFUSAL_TYPE, "response_format.json_schema.strict",
-                            "strict must be true or false");
-    r->request->schema = yyjson_obj_get(value, "schema");
-    if (!r->request->schema)
-        return refusal_make(r->refusal, REFUSAL_MISSING, "response_format.json_schema.schema",
-                            "response_format.json_schema.schema is missing");
-    return take_form(r, "response_format", REQUEST_JSON_SCHEMA);
+    return check_keys(r, value, before, known) && take_schema(r, value, "response_format", before);
+}
+
+static bool take_type(RequestReader *r, yyjson_val *type, const char *name)
+{
+    char param[REFUSAL_PARAM_MAX];
+    join_name(param, name, ".type");
+    if (yyjson_equals_str(type, "json_object")) return take_form(r, name, REQUEST_JSON_OBJECT);
+    return yyjson_equals_str(type, "text") ||
+           refusal_make(r->refusal, REFUSAL_VALUE, param,
+                        "%s must be text, json_object or json_schema", param);
 }
 
 bool request_form_response_format(RequestReader *r, yyjson_val *value, const char *name)
@@ -66,10 +97,20 @@ bool request_form_response_format(RequestReader *r, yyjson_val *value, const cha
     if (schema)
         return refusal_make(r->refusal, REFUSAL_VALUE, "response_format.json_schema",
                             "json_schema belongs to the type json_schema");
-    if (yyjson_equals_str(type, "json_object")) return take_form(r, name, REQUEST_JSON_OBJECT);
-    return yyjson_equals_str(type, "text") ||
-           refusal_make(r->refusal, REFUSAL_VALUE, "response_format.type",
-                        "response_format.type must be text, json_object or json_schema");
+    return take_type(r, type, name);
+}
+
+bool request_form_text_format(RequestReader *r, yyjson_val *value, const char *name)
+{
+    static const char *const plain[] = {"type", NULL}, *const known[] = {"type",        "name",
+                                                                         "description", "schema",
+                                                                         "strict",      NULL};
+    yyjson_val *type = yyjson_obj_get(value, "type");
+    bool schema = yyjson_equals_str(type, "json_schema");
+    if (!yyjson_is_obj(value))
+        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an object", name);
+    if (!check_keys(r, value, "text.format.", schema ? known : plain)) return false;
+    return schema ? take_schema(r, value, name, "text.format.") : take_type(r, type, name);
 }
 
 bool request_form_grammar(RequestReader *r, yyjson_val *value, const char *name)
@@ -92,7 +133,7 @@ bool request_form_build(const Request *q, Arena *scratch, Arena *arena, Grammar 
 {
     Why why;
     bool text = q->form == REQUEST_GRAMMAR;
-    const char *param = text ? "grammar" : "response_format";
+    const char *param = text ? "grammar" : format_name(q->kind);
     Error error = text ? grammar_gbnf((const uint8_t *)q->grammar, q->grammar_bytes, scratch, arena,
                                       out, &why)
                        : schema_grammar(q->schema, scratch, arena, out, &why);

@@ -7,7 +7,7 @@
 /* ---- messages ---- */
 
 /* A role as the model's turns call it, NULL when it has none. */
-static const char *turn_role(yyjson_val *role)
+const char *request_parts_role(yyjson_val *role)
 {
     static const char *const roles[][2] = {{"user", "user"},
                                            {"assistant", "assistant"},
@@ -104,7 +104,7 @@ static bool read_message(RequestReader *r, yyjson_val *message, size_t index, Tu
         return refuse_message(r, REFUSAL_TYPE, index, "", "must be an object");
     if (!check_keys(r, message, index)) return false;
     if (!role) return refuse_message(r, REFUSAL_MISSING, index, ".role", "is missing");
-    turn->role = turn_role(role);
+    turn->role = request_parts_role(role);
     if (!turn->role)
         return refuse_message(r, REFUSAL_VALUE, index, ".role",
                               "must be system, developer, user or assistant");

@@ -38,6 +38,8 @@ typedef struct RequestTable {
 /* Reads every member of the object: refused are those that the table does not have, and those given twice. */
 bool request_read_object(RequestReader *r, yyjson_val *object, const RequestTable *table);
 
+/* A role as the model's turns call it, NULL when it has none. */
+const char *request_parts_role(yyjson_val *role);
 bool request_parts_messages(RequestReader *r, yyjson_val *value, const char *name);
 bool request_parts_prompt(RequestReader *r, yyjson_val *value, const char *name);
 /* One array of ids; `name` is how a refusal calls it. */
@@ -75,7 +77,13 @@ bool request_plain_parse_special(RequestReader *r, yyjson_val *value, const char
 
 /* request_form.c */
 bool request_form_response_format(RequestReader *r, yyjson_val *value, const char *name);
+/* The same with the schema's members beside the type, as /v1/responses has it. */
+bool request_form_text_format(RequestReader *r, yyjson_val *value, const char *name);
 bool request_form_grammar(RequestReader *r, yyjson_val *value, const char *name);
+
+/* request_responses.c. The check comes after all fields. */
+extern const RequestTable request_responses_table;
+bool request_responses_check(RequestReader *r);
 
 /* "messages[3].content" into out[REFUSAL_PARAM_MAX]; `more` may be "". */
 void request_name_at(char *out, const char *name, size_t index, const char *more);

@@ -14,6 +14,7 @@ void serve_answer_free_job(ServeJob *job)
         serve_form_leave(&job->answers[i]);
     }
     free(job->grammar_memory);
+    free(job->echo);
     if (job->x) http_exchange_release(job->x);
     free(job->memory);
     free(job);
@@ -83,6 +84,16 @@ void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
 
 /* ---- The end ---- */
 
+/* An answer without a token spent all its time on the prompt. */
+static void note_times(const ServeAnswer *a, AnswerUsage *u)
+{
+    uint64_t now = clock_now_ns(), first = a->first_ns ? a->first_ns : now;
+    u->total_ns = now - a->queued_ns;
+    u->wait_ns = a->started_ns - a->queued_ns;
+    u->prompt_ns = first - a->started_ns;
+    u->completion_ns = now - first;
+}
+
 static AnswerUsage usage_of(const ServeJob *job)
 {
     AnswerUsage u = {0};
@@ -94,6 +105,7 @@ static AnswerUsage usage_of(const ServeJob *job)
         u.prompt += a->count - a->journaled;
         u.cached += a->cached;
     }
+    note_times(&job->answers[0], &u);
     return u;
 }
 
@@ -216,11 +228,11 @@ static bool put_text(Serve *s, ServeAnswer *a, const uint8_t *text, size_t bytes
     if ((!job->stream || answer_repeats(job->head.dialect)) && !keep_text(a, text, bytes))
         return false;
     if (!job->stream) return true;
-    if (a->place <= a->sent) return true;
     JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
     note_places(job);
     answer_write_piece(&job->head, &w, a->index, &(AnswerPiece){.text = text, .bytes = bytes});
     ASSERT(!w.full);
+    if (a->place <= a->sent) return true; /* written nevertheless: a dialect counts */
     return http_stream_write(job->x, w.bytes, w.used) || http_exchange_gone(job->x);
 }
 
@@ -231,6 +243,7 @@ static bool take_token(Serve *s, ServeAnswer *a, uint32_t id)
     size_t bytes = 0;
     bool stopped = false;
     Why why = {{0}};
+    if (!a->first_ns) a->first_ns = clock_now_ns();
     a->place = ++a->generated;
     s->figures.generated_tokens++;
     if (a->job->journaled && a->generated > a->journaled)
@@ -298,6 +311,7 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     Coordinator *c = s->options.engine.coordinator;
     Why why = {{0}};
     a->state = SERVE_RUNNING;
+    a->started_ns = clock_now_ns();
     a->slot = slot;
     s->slots[slot] = a;
     s->figures.active++;

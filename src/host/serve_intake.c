@@ -69,7 +69,7 @@ static bool encode(Intake *in, const RequestPrompt *prompt, Ids *out)
 static bool refuse_turns(Intake *in, Error error, const Why *why)
 {
     if (error >= ERR_USAGE && error < ERR_AGAIN)
-        return refusal_make(&in->refusal, REFUSAL_VALUE, "messages",
+        return refusal_make(&in->refusal, REFUSAL_VALUE, request_prompt_name(in->request.kind),
                             "the model's chat template refuses: %s", why->text);
     return refusal_of_error(&in->refusal, error, why);
 }
@@ -123,9 +123,10 @@ static bool take_prompt(Intake *in, const RequestPrompt *prompt)
 
 static bool take_prompts(Intake *in)
 {
-    if (in->request.kind == REQUEST_CHAT || in->request.kind == REQUEST_TEMPLATE) {
+    if (in->request.turn_count) {
         if (in->serve->chat.way == CHAT_NONE)
-            return refusal_make(&in->refusal, REFUSAL_UNSUPPORTED, "messages",
+            return refusal_make(&in->refusal, REFUSAL_UNSUPPORTED,
+                                request_prompt_name(in->request.kind),
                                 "this model has no chat turns; use /v1/completions");
         return take_prompt(in, NULL);
     }
@@ -136,7 +137,7 @@ static bool take_prompts(Intake *in)
 
 static bool check_prompts(Intake *in)
 {
-    const char *param = in->request.kind == REQUEST_CHAT ? "messages" : "prompt";
+    const char *param = request_prompt_name(in->request.kind);
     uint32_t context = in->serve->options.context;
     for (uint32_t i = 0; i < in->prompt_count; i++) {
         size_t count = in->prompts[i].count;
@@ -229,6 +230,20 @@ static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
     return true;
 }
 
+/* What the answer says again of the request. */
+static bool keep_echo(Intake *in, ServeJob *job)
+{
+    job->echo = malloc(REQUEST_ECHO_BYTES_MAX);
+    if (!job->echo) return no_memory(in);
+    JsonWriter w = json_writer_make(job->echo, REQUEST_ECHO_BYTES_MAX);
+    if (!request_echo(&in->request, &w, &in->refusal)) return false;
+    char *fitted = realloc(job->echo, w.used + 1);
+    if (fitted) job->echo = fitted;
+    job->head.echo = job->echo;
+    job->head.echo_bytes = w.used;
+    return true;
+}
+
 static ServeJob *make_job(Intake *in)
 {
     Request *q = &in->request;
@@ -249,7 +264,7 @@ static ServeJob *make_job(Intake *in)
                       .tokens_max = q->tokens_max,
                       .answer_count = answers,
                       .memory = memory};
-    job->head = (AnswerHead){.dialect = q->kind == REQUEST_CHAT ? ANSWER_CHAT : ANSWER_COMPLETION,
+    job->head = (AnswerHead){.dialect = request_dialect(q->kind),
                              .created_s = in->created_s,
                              .model = in->serve->options.model,
                              .stream_usage = q->include_usage,
@@ -258,7 +273,7 @@ static ServeJob *make_job(Intake *in)
     if (in->journaled) memcpy(job->head.id, in->place.id, sizeof job->head.id);
     else answer_make_id(&job->head, new_seed());
     Arena arena = arena_make(memory, bytes);
-    bool fine = serve_form_prepare(in->serve, q, job, &in->refusal);
+    bool fine = keep_echo(in, job) && serve_form_prepare(in->serve, q, job, &in->refusal);
     for (uint32_t i = 0; fine && i < answers; i++) fine = fill_answer(in, job, &arena, i);
     if (fine) return job;
     serve_answer_free_job(job);
@@ -289,10 +304,9 @@ static char *write_beginning(Intake *in, ServeJob *job, size_t *bytes)
         return NULL;
     }
     JsonWriter w = json_writer_make(out, room);
-    for (uint32_t i = 0; !in->journaled && i < job->answer_count; i++)
-        answer_write_role(&job->head, &w, i);
+    for (uint32_t i = 0; i < job->answer_count; i++) answer_write_role(&job->head, &w, i);
     ASSERT(!w.full);
-    *bytes = w.used;
+    *bytes = in->journaled ? 0 : w.used; /* the client has it, and the dialect has counted */
     return out;
 }
 
@@ -441,8 +455,7 @@ static bool read_request(Intake *in)
 static bool answer(Intake *in)
 {
     if (!read_request(in) || !take_prompts(in)) return false;
-    if (in->request.kind == REQUEST_CHAT || in->request.kind == REQUEST_COMPLETION)
-        return generate(in);
+    if (request_generates(in->request.kind)) return generate(in);
     http_exchange_drop_body(in->x);
     return in->request.kind == REQUEST_TOKENIZE ? reply_ids(in) : reply_text(in);
 }
@@ -452,6 +465,9 @@ static bool answer(Intake *in)
 static bool resume_journaled(Intake *in)
 {
     const JournalStream *j = in->journaled;
+    if (j->kind >= REQUEST_KINDS || !request_generates((RequestKind)j->kind))
+        return refusal_make(&in->refusal, REFUSAL_STREAM, "Last-Event-ID",
+                            "the journal is of another version: send the request again");
     if (!parse_request(in, (RequestKind)j->kind, j->body, j->body_bytes) || !take_prompts(in))
         return false;
     if (in->place.count == in->request.n * in->prompt_count && in->request.stream)

@@ -16,11 +16,7 @@ typedef enum Route {
     CLUSTER,
     MODELS,
     MODEL,
-    CHAT,
-    COMPLETIONS,
-    TOKENIZE,
-    DETOKENIZE,
-    TEMPLATE,
+    INTAKE, /* what needs the body */
     NOWHERE
 } Route;
 
@@ -37,11 +33,12 @@ static const Path paths[] = {
     {"/metrics", false, METRICS, 0},
     {"/cluster", false, CLUSTER, 0},
     {"/v1/models", false, MODELS, 0},
-    {"/v1/chat/completions", true, CHAT, REQUEST_CHAT},
-    {"/v1/completions", true, COMPLETIONS, REQUEST_COMPLETION},
-    {"/tokenize", true, TOKENIZE, REQUEST_TOKENIZE},
-    {"/detokenize", true, DETOKENIZE, REQUEST_DETOKENIZE},
-    {"/apply-template", true, TEMPLATE, REQUEST_TEMPLATE},
+    {"/v1/chat/completions", true, INTAKE, REQUEST_CHAT},
+    {"/v1/completions", true, INTAKE, REQUEST_COMPLETION},
+    {"/v1/responses", true, INTAKE, REQUEST_RESPONSES},
+    {"/tokenize", true, INTAKE, REQUEST_TOKENIZE},
+    {"/detokenize", true, INTAKE, REQUEST_DETOKENIZE},
+    {"/apply-template", true, INTAKE, REQUEST_TEMPLATE},
 };
 static const Path one_model = {"/v1/models/", false, MODEL, 0}, nowhere = {"", false, NOWHERE, 0};
 
@@ -99,7 +96,6 @@ static void check_post(Serve *s, HttpExchange *x)
     Refusal refusal = {.kind = REFUSAL_NONE};
     Why why = {{0}};
     RequestKind kind = serve_routes_kind(x);
-    bool generates = kind == REQUEST_CHAT || kind == REQUEST_COMPLETION;
     const char *encoding = http_exchange_header(x, "Content-Encoding");
     if (!is_json(x))
         (void)refusal_make(&refusal, REFUSAL_MEDIA, NULL,
@@ -111,7 +107,7 @@ static void check_post(Serve *s, HttpExchange *x)
                            REQUEST_BODY_BYTES_MAX);
     else if (s->draining)
         (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
-    else if (generates && is_unready(s, &why))
+    else if (request_generates(kind) && is_unready(s, &why))
         (void)refusal_make(&refusal, REFUSAL_UNREADY, NULL, "the cluster is not complete: %s",
                            why.text);
     if (refusal.kind != REFUSAL_NONE) serve_refuse(s, x, &refusal);

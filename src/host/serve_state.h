@@ -52,7 +52,7 @@ typedef struct ServeAnswer {
     void *mask_memory;
     char *text; /* when the whole answer goes out at once */
     size_t text_bytes, text_room;
-    uint64_t queued_ns, paused_ns;
+    uint64_t queued_ns, started_ns, first_ns, paused_ns; /* first: of a token; 0: not yet */
     struct ServeAnswer *next; /* of the queue */
 } ServeAnswer;
 
@@ -67,6 +67,7 @@ struct ServeJob {
     void *memory;         /* ids, bias and stop strings */
     Grammar grammar;      /* the form of its answers */
     void *grammar_memory; /* NULL: any */
+    char *echo;           /* the head's */
     ServeAnswer answers[];
 };
 

@@ -41,6 +41,25 @@ static void check_request(const Request *q)
     }
 }
 
+/* What is said again is whole JSON, or refused. */
+static void check_echo(const Request *q)
+{
+    static char text[1 + REQUEST_ECHO_BYTES_MAX + 1];
+    static Refusal refusal;
+    JsonWriter w = json_writer_make(text + 1, REQUEST_ECHO_BYTES_MAX);
+    if (!request_echo(q, &w, &refusal)) {
+        check_refusal(&refusal);
+        return;
+    }
+    if (!w.used) return;
+    ASSERT(text[1] == ',');
+    text[1] = '{';
+    text[1 + w.used] = '}';
+    yyjson_doc *doc = yyjson_read(text + 1, w.used + 1, YYJSON_READ_NOFLAG);
+    ASSERT(doc);
+    yyjson_doc_free(doc);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static Request request;
@@ -52,10 +71,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!memory || !body) abort();
     memcpy(body, data + 1, size - 1); /* a copy, so that reading past its end is seen */
     Arena arena = arena_make(memory, bytes);
-    if (request_parse((RequestKind)(data[0] & 3), VOCABULARY, body, size - 1, &arena, &request,
-                      &refusal))
+    if (request_parse((RequestKind)(data[0] % REQUEST_KINDS), VOCABULARY, body, size - 1, &arena,
+                      &request, &refusal)) {
         check_request(&request);
-    else check_refusal(&refusal);
+        check_echo(&request);
+    } else {
+        check_refusal(&refusal);
+    }
     free(body);
     free(memory);
     return 0;

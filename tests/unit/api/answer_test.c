@@ -108,7 +108,7 @@ static void ends_of_a_stream(void **state)
 {
     (void)state;
     AnswerHead head = make_head(true, true);
-    answer_write_end(&head, &w, NULL, &(AnswerUsage){10, 4, 5});
+    answer_write_end(&head, &w, NULL, &(AnswerUsage){.prompt = 10, .cached = 4, .completion = 5});
     static const char done[] = "data: [DONE]\n\n";
     size_t last = w.used - strlen(done);
     assert_string_equal(written() + last, done);
@@ -121,7 +121,7 @@ static void ends_of_a_stream(void **state)
         yyjson_get_uint(yyjson_doc_ptr_get(doc, "/usage/prompt_tokens_details/cached_tokens")), 4);
     yyjson_doc_free(doc);
     head = make_head(true, false);
-    answer_write_end(&head, &w, NULL, &(AnswerUsage){10, 4, 5});
+    answer_write_end(&head, &w, NULL, &(AnswerUsage){.prompt = 10, .cached = 4, .completion = 5});
     assert_string_equal(written(), done);
     head = make_head(true, true);
     Refusal refusal;
@@ -142,7 +142,7 @@ static void whole_answers(void **state)
         AnswerPiece one = piece("one"), none = piece("");
         answer_choice(&head, &w, 0, &one, ANSWER_STOP);
         answer_choice(&head, &w, 1, &none, ANSWER_LENGTH);
-        answer_end(&head, &w, &(AnswerUsage){3, 0, 2});
+        answer_end(&head, &w, &(AnswerUsage){.prompt = 3, .completion = 2});
         yyjson_doc *doc = yyjson_read(written(), w.used, 0);
         assert_non_null(doc);
         assert_string_equal(at(doc, "/object"), chat ? "chat.completion" : "text_completion");
