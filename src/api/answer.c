@@ -11,6 +11,8 @@ static const AnswerTable *const tables[ANSWER_DIALECTS] = {
     [ANSWER_COMPLETION] = &answer_openai_completion,
     [ANSWER_CHAT] = &answer_openai_chat,
     [ANSWER_RESPONSES] = &answer_responses,
+    [ANSWER_OLLAMA_CHAT] = &answer_ollama_chat,
+    [ANSWER_OLLAMA_GENERATE] = &answer_ollama_generate,
 };
 
 static const AnswerTable *table_of(AnswerDialect dialect)
@@ -35,6 +37,8 @@ void answer_make_id(AnswerHead *head, uint64_t number)
 const char *answer_stream_type(AnswerDialect dialect) { return table_of(dialect)->type; }
 
 const char *answer_comment(AnswerDialect dialect) { return table_of(dialect)->comment; }
+
+bool answer_has_places(AnswerDialect dialect) { return table_of(dialect)->places; }
 
 bool answer_repeats(AnswerDialect dialect) { return table_of(dialect)->repeats > 0; }
 

@@ -69,6 +69,8 @@ void answer_make_id(AnswerHead *head, uint64_t number);
 const char *answer_stream_type(AnswerDialect dialect);
 /* What is written into a stream that is silent; NULL: the dialect has nothing of the kind. A literal. */
 const char *answer_comment(AnswerDialect dialect);
+/* Whether its events can have ids, so that a stream can go on. */
+bool answer_has_places(AnswerDialect dialect);
 /* Whether a stream's last events say the whole text again: `whole` of answer_write_end. */
 bool answer_repeats(AnswerDialect dialect);
 /* Suffices for a whole answer whose texts have so many bytes, for all that is written in front of a stream's first

@@ -217,6 +217,7 @@ static void write_fault(AnswerHead *head, JsonWriter *w, const Refusal *refusal)
 const AnswerTable answer_responses = {.prefix = "resp_",
                                       .type = "text/event-stream",
                                       .comment = ": keep-alive\n\n",
+                                      .places = true,
                                       .repeats = 4,
                                       .events = 8,
                                       .role = write_role,

@@ -13,6 +13,7 @@
 typedef struct AnswerTable {
     const char *prefix; /* of ids */
     const char *type, *comment;
+    bool places;      /* events have ids */
     uint32_t repeats; /* how often the end of a stream says the whole text again */
     uint32_t events;  /* at most so many in one call */
     void (*role)(AnswerHead *head, JsonWriter *w, uint32_t index);
@@ -28,7 +29,7 @@ typedef struct AnswerTable {
 } AnswerTable;
 
 extern const AnswerTable answer_openai_completion, answer_openai_chat;
-extern const AnswerTable answer_responses;
+extern const AnswerTable answer_responses, answer_ollama_chat, answer_ollama_generate;
 
 /* The line "id: ..." in front of an event, when the stream can be resumed. */
 void answer_write_place(const AnswerHead *head, JsonWriter *w);

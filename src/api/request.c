@@ -218,6 +218,10 @@ bool request_parse(RequestKind kind, uint32_t vocabulary, const uint8_t *body, s
                        .vocabulary = vocabulary,
                        .text = arena_take_raw(arena, bytes)};
     if (!r.text) return refusal_make(refusal, REFUSAL_MEMORY, NULL, "no memory to read the body");
+    bool ollama = kind >= REQUEST_OLLAMA_CHAT && kind <= REQUEST_OLLAMA_SHOW;
+    if (ollama) request_ollama_defaults(out);
+    if (ollama)
+        return request_read_object(&r, root, &request_ollama_table) && request_ollama_check(&r);
     if (kind == REQUEST_RESPONSES)
         return request_read_object(&r, root, &request_responses_table) &&
                request_responses_check(&r) && check_stream(&r);

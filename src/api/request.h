@@ -83,6 +83,8 @@ typedef struct Request {
     const char *grammar; /* of REQUEST_GRAMMAR: GBNF */
     size_t grammar_bytes;
     RequestEcho echo;
+    uint32_t context_max;         /* prompt and answer together; 0: as many as the server has */
+    bool loads;                   /* wants no answer, only the model in memory */
     bool add_bos, plain_specials; /* tokenize: BOS in front; control tokens in the text stay text */
 } Request;
 

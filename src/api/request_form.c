@@ -113,6 +113,17 @@ bool request_form_text_format(RequestReader *r, yyjson_val *value, const char *n
     return schema ? take_schema(r, value, name, "text.format.") : take_type(r, type, name);
 }
 
+bool request_form_format(RequestReader *r, yyjson_val *value, const char *name)
+{
+    if (yyjson_equals_str(value, "")) return true;
+    if (yyjson_equals_str(value, "json")) return take_form(r, name, REQUEST_JSON_OBJECT);
+    if (!yyjson_is_obj(value))
+        return refusal_make(r->refusal, yyjson_is_str(value) ? REFUSAL_VALUE : REFUSAL_TYPE, name,
+                            "%s must be \"json\" or a JSON schema", name);
+    r->request->schema = value;
+    return take_form(r, name, REQUEST_JSON_SCHEMA);
+}
+
 bool request_form_grammar(RequestReader *r, yyjson_val *value, const char *name)
 {
     if (!yyjson_is_str(value))

@@ -70,8 +70,9 @@ static bool read_content(RequestReader *r, yyjson_val *content, size_t index, Tu
 /* Fields beside role and content: what a client copies from an answer is fine while it is empty. */
 static bool check_keys(RequestReader *r, yyjson_val *message, size_t index)
 {
-    static const char *const empty[] = {"name",        "refusal", "tool_calls",
-                                        "annotations", "audio",   "function_call"};
+    static const char *const empty[] = {"name",        "refusal",  "tool_calls",
+                                        "annotations", "audio",    "function_call",
+                                        "images",      "thinking", "tool_name"};
     size_t at, count;
     unsigned seen = 0;
     yyjson_val *key, *value;
@@ -85,7 +86,9 @@ static bool check_keys(RequestReader *r, yyjson_val *message, size_t index)
         seen |= bit;
         if (bit) continue;
         bool known = false,
-             blank = yyjson_is_null(value) || (yyjson_is_arr(value) && yyjson_arr_size(value) == 0);
+             blank = yyjson_is_null(value) ||
+                     (yyjson_is_arr(value) && yyjson_arr_size(value) == 0) ||
+                     (yyjson_equals_str(key, "thinking") && yyjson_equals_str(value, ""));
         for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++)
             known |= yyjson_equals_str(key, empty[i]);
         if (known && blank) continue;

@@ -15,6 +15,8 @@ typedef struct RequestReader {
     size_t text_bytes;
     bool tokens_given, stream_options_given;
     uint32_t best_of;
+    bool no_penalties, raw;      /* of Ollama's requests */
+    yyjson_val *prompt, *system; /* likewise; NULL: none, or empty */
 } RequestReader;
 
 typedef bool (*RequestRead)(RequestReader *r, yyjson_val *value, const char *name);
@@ -79,11 +81,18 @@ bool request_plain_parse_special(RequestReader *r, yyjson_val *value, const char
 bool request_form_response_format(RequestReader *r, yyjson_val *value, const char *name);
 /* The same with the schema's members beside the type, as /v1/responses has it. */
 bool request_form_text_format(RequestReader *r, yyjson_val *value, const char *name);
+/* Ollama's: "json", or a schema. */
+bool request_form_format(RequestReader *r, yyjson_val *value, const char *name);
 bool request_form_grammar(RequestReader *r, yyjson_val *value, const char *name);
 
 /* request_responses.c. The check comes after all fields. */
 extern const RequestTable request_responses_table;
 bool request_responses_check(RequestReader *r);
+
+/* request_ollama.c. The defaults come before all fields, the check after them. */
+extern const RequestTable request_ollama_table;
+void request_ollama_defaults(Request *q);
+bool request_ollama_check(RequestReader *r);
 
 /* "messages[3].content" into out[REFUSAL_PARAM_MAX]; `more` may be "". */
 void request_name_at(char *out, const char *name, size_t index, const char *more);

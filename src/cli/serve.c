@@ -81,6 +81,8 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
         .vocabulary = session->model.hyper.vocabulary,
         .context = plan->context,
         .tokenizer = session->model.tokenizer,
+        .knot = &session->model.file.knot,
+        .version = COBORD_VERSION,
         .engine = {.engine = session->engine,
                    .coordinator = engine_coordinator(session->engine),
                    .step = step},

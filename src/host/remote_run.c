@@ -61,6 +61,8 @@ static Error serve(Node *node, const OpenModel *model, Remote *remote, Journal *
         .vocabulary = model->hyper.vocabulary,
         .context = c->context,
         .tokenizer = model->tokenizer,
+        .knot = &model->file.knot,
+        .version = node->options->version,
         .engine = remote_engine(remote),
         .journal = journal,
     };

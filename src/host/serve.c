@@ -37,6 +37,15 @@ void serve_reply_json(HttpExchange *x, const JsonWriter *w)
     http_reply(x, &(HttpReply){200, "application/json", NULL, 0}, w->bytes, w->used);
 }
 
+AnswerOllamaModel serve_ollama_model(const Serve *s)
+{
+    return (AnswerOllamaModel){.name = s->options.model,
+                               .knot = s->options.knot,
+                               .vocab = tokenizer_vocab(s->options.tokenizer),
+                               .created_s = s->created_s,
+                               .context = s->options.context};
+}
+
 void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal)
 {
     char body[REFUSAL_JSON_MAX];

@@ -21,6 +21,7 @@
 #include "cluster/coordinator.h"
 #include "host/journal.h"
 #include "host/listen.h"
+#include "knot/knot.h"
 #include "text/tokenizer.h"
 
 typedef struct Serve Serve;
@@ -52,6 +53,8 @@ typedef struct ServeOptions {
     uint32_t slots, queue_max;
     uint32_t vocabulary, context;
     const Tokenizer *tokenizer;
+    const Knot *knot;    /* the header, for who asks about the model */
+    const char *version; /* of the program */
     ServeEngine engine;
     Journal *journal; /* NULL: streams cannot be resumed */
 } ServeOptions;

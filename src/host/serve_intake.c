@@ -138,7 +138,12 @@ static bool take_prompts(Intake *in)
 static bool check_prompts(Intake *in)
 {
     const char *param = request_prompt_name(in->request.kind);
-    uint32_t context = in->serve->options.context;
+    uint32_t served = in->serve->options.context, wanted = in->request.context_max,
+             context = wanted ? wanted : served;
+    if (wanted > served)
+        return refusal_make(&in->refusal, REFUSAL_VALUE, "options.num_ctx",
+                            "options.num_ctx is %u, and the context that is served %u", wanted,
+                            served);
     for (uint32_t i = 0; i < in->prompt_count; i++) {
         size_t count = in->prompts[i].count;
         if (!count)
@@ -153,6 +158,8 @@ static bool check_prompts(Intake *in)
         in->refusal.context = context;
         return false;
     }
+    if (wanted && in->request.tokens_max > wanted - in->prompts[0].count)
+        in->request.tokens_max = wanted - (uint32_t)in->prompts[0].count;
     return true;
 }
 
@@ -260,7 +267,8 @@ static ServeJob *make_job(Intake *in)
     if (in->journaled) q->params.seed = in->journaled->seed;
     else if (!q->seed_given) q->params.seed = new_seed();
     *job = (ServeJob){.stream = q->stream,
-                      .journaled = q->stream && in->serve->options.journal,
+                      .journaled = q->stream && in->serve->options.journal &&
+                                   answer_has_places(request_dialect(q->kind)),
                       .tokens_max = q->tokens_max,
                       .answer_count = answers,
                       .memory = memory};
@@ -316,8 +324,9 @@ static bool begin_stream(Intake *in, ServeJob *job)
     AnswerDialect dialect = job->head.dialect;
     char *beginning = write_beginning(in, job, &bytes);
     if (!beginning) return false;
-    http_stream_begin(job->x, answer_stream_type(dialect), answer_comment(dialect),
-                      SERVE_IDLE_COMMENT_S);
+    const char *comment = answer_comment(dialect);
+    http_stream_begin(job->x, answer_stream_type(dialect), comment ? comment : "",
+                      comment ? SERVE_IDLE_COMMENT_S : 0);
     (void)http_stream_write(job->x, beginning, bytes);
     free(beginning);
     return true;
@@ -426,6 +435,31 @@ static bool reply_text(Intake *in)
     return error == OK || refusal_of_error(&in->refusal, error, &why);
 }
 
+static bool reply_loaded(Intake *in)
+{
+    char body[2 * ANSWER_EVENT_BYTES];
+    JsonWriter w = json_writer_make(body, sizeof body);
+    AnswerHead head = {.dialect = request_dialect(in->request.kind),
+                       .created_s = in->created_s,
+                       .model = in->serve->options.model};
+    answer_ollama_loaded(&head, &w);
+    serve_reply_json(in->x, &w);
+    return true;
+}
+
+static bool reply_show(Intake *in)
+{
+    AnswerOllamaModel model = serve_ollama_model(in->serve);
+    size_t room = answer_ollama_bytes(&model);
+    char *body = malloc(room);
+    if (!body) return no_memory(in);
+    JsonWriter w = json_writer_make(body, room);
+    answer_ollama_show(&model, &w);
+    ASSERT(!w.full);
+    http_reply_take(in->x, &(HttpReply){200, "application/json", NULL, 0}, body, w.used);
+    return true;
+}
+
 /* ---- One request ---- */
 
 static bool parse_request(Intake *in, RequestKind kind, const uint8_t *body, size_t bytes)
@@ -455,6 +489,8 @@ static bool read_request(Intake *in)
 static bool answer(Intake *in)
 {
     if (!read_request(in) || !take_prompts(in)) return false;
+    if (in->request.loads) return reply_loaded(in);
+    if (in->request.kind == REQUEST_OLLAMA_SHOW) return reply_show(in);
     if (request_generates(in->request.kind)) return generate(in);
     http_exchange_drop_body(in->x);
     return in->request.kind == REQUEST_TOKENIZE ? reply_ids(in) : reply_text(in);

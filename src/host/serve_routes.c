@@ -16,6 +16,10 @@ typedef enum Route {
     CLUSTER,
     MODELS,
     MODEL,
+    TAGS,
+    PROCESSES,
+    VERSION,
+    ROOT,
     INTAKE, /* what needs the body */
     NOWHERE
 } Route;
@@ -36,12 +40,20 @@ static const Path paths[] = {
     {"/v1/chat/completions", true, INTAKE, REQUEST_CHAT},
     {"/v1/completions", true, INTAKE, REQUEST_COMPLETION},
     {"/v1/responses", true, INTAKE, REQUEST_RESPONSES},
+    {"/api/chat", true, INTAKE, REQUEST_OLLAMA_CHAT},
+    {"/api/generate", true, INTAKE, REQUEST_OLLAMA_GENERATE},
+    {"/api/show", true, INTAKE, REQUEST_OLLAMA_SHOW},
+    {"/api/tags", false, TAGS, 0},
+    {"/api/ps", false, PROCESSES, 0},
+    {"/api/version", false, VERSION, 0},
+    {"/", false, ROOT, 0},
     {"/tokenize", true, INTAKE, REQUEST_TOKENIZE},
     {"/detokenize", true, INTAKE, REQUEST_DETOKENIZE},
     {"/apply-template", true, INTAKE, REQUEST_TEMPLATE},
 };
 static const Path one_model = {"/v1/models/", false, MODEL, 0}, nowhere = {"", false, NOWHERE, 0};
 
+#define RUNS "Cobord is running"
 enum { DESCRIPTION_BYTES_MAX = 2 << 20 };
 
 static const Path *find(const HttpExchange *x)
@@ -260,6 +272,26 @@ static void reply_models(Serve *s, HttpExchange *x, bool one)
     serve_reply_json(x, &w);
 }
 
+static void reply_ollama(Serve *s, HttpExchange *x,
+                         void (*write)(const AnswerOllamaModel *m, JsonWriter *w))
+{
+    char body[8 * ANSWER_EVENT_BYTES];
+    JsonWriter w = json_writer_make(body, sizeof body);
+    AnswerOllamaModel model = serve_ollama_model(s);
+    write(&model, &w);
+    serve_reply_json(x, &w);
+}
+
+static void reply_version(Serve *s, HttpExchange *x)
+{
+    char body[256];
+    JsonWriter w = json_writer_make(body, sizeof body);
+    json_writer_raw(&w, "{");
+    json_writer_member_text(&w, "version", s->options.version);
+    json_writer_raw(&w, "}");
+    serve_reply_json(x, &w);
+}
+
 void serve_routes_request(void *serve, HttpExchange *x)
 {
     Serve *s = serve;
@@ -272,6 +304,10 @@ void serve_routes_request(void *serve, HttpExchange *x)
     case CLUSTER: reply_cluster(s, x); break;
     case MODELS: reply_models(s, x, false); break;
     case MODEL: reply_models(s, x, true); break;
+    case TAGS: reply_ollama(s, x, answer_ollama_tags); break;
+    case PROCESSES: reply_ollama(s, x, answer_ollama_processes); break;
+    case VERSION: reply_version(s, x); break;
+    case ROOT: http_reply(x, &(HttpReply){200, "text/plain", NULL, 0}, RUNS, strlen(RUNS)); break;
     default: serve_intake_push(s, x); break;
     }
 }

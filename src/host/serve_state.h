@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "api/answer.h"
+#include "api/answer_ollama.h"
 #include "api/request.h"
 #include "host/http.h"
 #include "host/serve.h"
@@ -53,7 +54,7 @@ typedef struct ServeAnswer {
     char *text; /* when the whole answer goes out at once */
     size_t text_bytes, text_room;
     uint64_t queued_ns, started_ns, first_ns, paused_ns; /* first: of a token; 0: not yet */
-    struct ServeAnswer *next; /* of the queue */
+    struct ServeAnswer *next;                            /* of the queue */
 } ServeAnswer;
 
 /* Made by an intake thread; afterwards the engine thread's alone, but for `gone`. */
@@ -121,6 +122,8 @@ struct Serve {
 void serve_wake(Serve *s); /* thread: any */
 /* Sends a refusal as the whole answer. */
 void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal);
+/* What Ollama's clients hear about the model. */
+AnswerOllamaModel serve_ollama_model(const Serve *s);
 void serve_reply_json(HttpExchange *x, const JsonWriter *w);
 
 /* Whether the engine can answer; `why` says what is missing. Thread  any. */

@@ -23,7 +23,7 @@ static void check_request(const Request *q)
 {
     Why why;
     volatile uint32_t sum = 0;
-    ASSERT(q->turn_count || q->prompt_count);
+    ASSERT(q->turn_count || q->prompt_count || q->loads || q->kind == REQUEST_OLLAMA_SHOW);
     ASSERT(q->n >= 1 && q->n <= REQUEST_CHOICES_MAX && q->prompt_count <= REQUEST_CHOICES_MAX);
     ASSERT(q->tokens_max <= REQUEST_TOKENS_UNLIMITED && q->stop_count <= DETOKENIZER_STOPS_MAX);
     ASSERT(sampler_check(&q->params, VOCABULARY, &why) == OK);
