@@ -18,6 +18,7 @@ typedef struct EngineSession {
 typedef struct EngineNeeds {
     uint32_t context; /* when --context is not given */
     uint32_t logit_rows, sessions;
+    bool forms; /* answers may have to have a form */
 } EngineNeeds;
 
 /* Opens model and engine; complains on standard error when it cannot. Result  0, or the exit code. */

@@ -83,8 +83,8 @@ static void table_role(const ClusterPlan *p, const PlanPlace *place)
         return;
     }
     const PlanRole *r = role_of(p, place);
-    uint64_t rest =
-        r->process_bytes + r->floor_bytes + r->scratch_bytes + r->frame_bytes + r->logits_bytes;
+    uint64_t rest = r->process_bytes + r->floor_bytes + r->scratch_bytes + r->frame_bytes +
+                    r->logits_bytes + r->form_bytes;
     table_line(place->id, range,
                (double[]){mib(r->weight_bytes), mib(r->pinned_bytes), mib(r->window_bytes),
                           mib(r->cache_bytes), mib(rest), mib(r->total_bytes)});
@@ -181,10 +181,10 @@ static void json_role(const ClusterPlan *p, const char *id, const PlanRole *r)
     }
     printf("\"weight_bytes\":%" PRIu64 ",\"process_bytes\":%" PRIu64 ",\"floor_bytes\":%" PRIu64
            ",\"window_bytes\":%" PRIu64 ",\"activation_bytes\":%" PRIu64 ",\"cache_bytes\":%" PRIu64
-           ",\"pinned_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 "}",
+           ",\"pinned_bytes\":%" PRIu64 ",\"form_bytes\":%" PRIu64 ",\"total_bytes\":%" PRIu64 "}",
            r->weight_bytes, r->process_bytes, r->floor_bytes, r->window_bytes,
            r->scratch_bytes + r->frame_bytes + r->logits_bytes, r->cache_bytes, r->pinned_bytes,
-           r->total_bytes);
+           r->form_bytes, r->total_bytes);
 }
 
 static void json_roles(const ClusterPlan *p)

@@ -78,6 +78,7 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
         .model = name,
         .slots = slots,
         .queue_max = (uint32_t)options_count(o, OPTION_QUEUE),
+        .form_bytes_max = (size_t)plan->sum.form_bytes,
         .vocabulary = session->model.hyper.vocabulary,
         .context = plan->context,
         .tokenizer = session->model.tokenizer,
@@ -118,8 +119,9 @@ int cli_serve(int argc, char **argv)
     if (error != OK)
         return complain(error, &why, where, "Choose another place with --listen HOST:PORT");
     uint32_t slots = (uint32_t)options_count(&o, OPTION_SLOTS);
-    code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS,
-                               &(EngineNeeds){.sessions = slots, .logit_rows = slots}, &session);
+    code = engine_options_open(
+        &o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS,
+        &(EngineNeeds){.sessions = slots, .logit_rows = slots, .forms = true}, &session);
     if (code) {
         close(listen.fd);
         return code;

@@ -118,7 +118,17 @@ static void total_role(PlanRole *role)
 {
     role->total_bytes = role->process_bytes + role->floor_bytes + role->window_bytes +
                         role->scratch_bytes + role->frame_bytes + role->logits_bytes +
-                        role->cache_bytes + role->pinned_bytes;
+                        role->cache_bytes + role->form_bytes + role->pinned_bytes;
+}
+
+/* As host/serve_form.c takes them: the vocabulary's tree, more of it while it is built; one grammar being made; masks
+ * and grammars of answers. Real vocabularies take 30 to 40 bytes a token, and 90 to 95 once. */
+uint64_t plan_form_bytes(uint32_t vocabulary, uint32_t sessions, uint64_t room)
+{
+    const uint64_t tree = 44, building = 112, making = 16 << 20, answer = 4 << 20;
+    uint64_t least = max_u64(vocabulary * building, vocabulary * tree + making) + answer / 2;
+    uint64_t most = max_u64(least, vocabulary * tree + making + sessions * answer);
+    return room < least ? 0 : min_u64(room, most);
 }
 
 /* A cut inside a layer's FFN takes g along. */
@@ -266,6 +276,9 @@ static Error size_roles(Plan *plan, uint64_t *largest, Why *why)
         *largest = max_u64(*largest, role->total_bytes);
     }
     plan->sum.scratch_bytes += frame_bytes(plan);
+    if (r->forms)
+        plan->sum.form_bytes =
+            plan_form_bytes(r->hyper->vocabulary, r->sessions, r->memory_bytes / 4);
     total_role(&plan->sum);
     if (r->solo) {
         *largest = plan->sum.total_bytes;
@@ -484,7 +497,18 @@ static void choose_pinned(Plan *plan)
     for (uint32_t i = 0; i < plan->role_count; i++) pin_role(&plan->request, &plan->role[i]);
 }
 
-Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
+/* The other half of what is left is for what requests take while they arrive. */
+static void choose_forms(Plan *plan)
+{
+    const PlanRequest *r = &plan->request;
+    PlanRole *role = &plan->coordinator;
+    if (r->solo) return;
+    role->form_bytes = plan_form_bytes(r->hyper->vocabulary, r->sessions,
+                                       (r->memory_bytes - role->total_bytes) / 2);
+    total_role(role);
+}
+
+static Error make(const PlanRequest *request, Plan *plan, Why *why)
 {
     plan->request = *request;
     if (!request->sessions) plan->request.sessions = 1;
@@ -511,7 +535,18 @@ Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
     TRY(fits(plan, false, &yes, why));
     if (!yes) return refuse(plan, why);
     choose_pinned(plan);
+    choose_forms(plan);
     return OK;
+}
+
+/* A model that has no room beside answers with a form is served without them. */
+Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
+{
+    PlanRequest without = *request;
+    Error error = make(request, plan, why);
+    if (error != ERR_PLAN || !request->solo || !request->forms) return error;
+    without.forms = false;
+    return make(&without, plan, why);
 }
 
 void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations,

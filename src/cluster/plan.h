@@ -7,6 +7,9 @@
  *   process + floor + window + scratch (activations of a chunk) + frames (cluster) + logits
  *           + attention cache (+ pinned weights) <= budget
  *
+ * Answers with a form (a grammar, a schema) take memory where the tokenizer is: up to a quarter of a solo process's
+ * budget, up to half of what a coordinator's sum leaves. What is too little for the first of them is not taken.
+ *
  * Weights that fit beside all that are pinned: a prefix of the payload in file order, which is
  * execution order in v2. Sizes that depend on the request are chosen in this order: context when it
  * is given, chunk, context when it is not, pinned weights. */
@@ -47,6 +50,7 @@ typedef struct PlanRequest {
     uint32_t logit_rows; /* wanted at once; the plan may give fewer, at least 1 */
     uint32_t sessions;   /* sequences at once, each with the whole context; 0: 1 */
     uint32_t workers;
+    bool forms; /* solo: answers may have to have a form */
     /* cluster: */
     uint32_t frames; /* under way at once; 0: one a station */
     uint32_t replicas;
@@ -65,6 +69,7 @@ typedef struct PlanRole {
     uint32_t id_first, id_last; /* shard, and what a station keeps */
     uint64_t process_bytes, floor_bytes, window_bytes, scratch_bytes, logits_bytes, cache_bytes,
         pinned_bytes;
+    uint64_t form_bytes; /* of answers with a form */
     uint64_t frame_bytes;  /* cluster: bodies, answers, and the frames' rows */
     uint64_t weight_bytes; /* what it would be resident with */
     uint64_t total_bytes;
@@ -95,6 +100,9 @@ MUST_CHECK Error plan_make(const PlanRequest *request, Plan *out, Why *why);
 /* Splits `workers` processes into stations and shards by the bytes each side has to hold. */
 void plan_split_workers(const Knot *knot, const Hyper *hyper, uint32_t workers, uint32_t *stations,
                         uint32_t *shards);
+
+/* What answers with a form take of `room` bytes: all that they can use, or nothing when it is too little for one. */
+uint64_t plan_form_bytes(uint32_t vocabulary, uint32_t sessions, uint64_t room);
 
 /* What a node takes beside its weights and attention cache when nothing is streamed. */
 uint64_t plan_role_fixed_bytes(const PlanRole *role);

@@ -75,6 +75,7 @@ static Error make_plan(Engine *e, const EngineOptions *o, Why *why)
         .chunk = o->chunk,
         .logit_rows = o->logit_rows,
         .sessions = o->sessions,
+        .forms = o->forms,
         .workers = o->threads ? o->threads : cpu_cores(),
         .cache = o->cache,
         .kernels = kernels_for(isa),

@@ -22,6 +22,7 @@ typedef struct EngineOptions {
     uint32_t logit_rows;       /* positions whose logits are wanted at once; 0: 1 */
     uint32_t sessions;         /* conversations at once, each with the whole context; 0: 1 */
     CacheType cache;
+    bool forms; /* answers may have to have a form */
     bool isa_given;
     Isa isa;
 } EngineOptions;

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "cluster/plan.h"
 #include "host/clock.h"
 #include "host/memory.h"
 #include "host/ports.h"
@@ -318,6 +319,15 @@ ServeEngine remote_engine(Remote *r)
                          .degraded = degraded,
                          .ready = ready,
                          .describe = describe};
+}
+
+size_t remote_form_bytes(const Remote *r)
+{
+    const ClusterFile *c = r->options.cluster;
+    uint64_t taken = r->need_bytes, weights = r->own.weight_bytes_max;
+    if (!r->options.path && taken + weights <= c->memory_bytes) taken += weights;
+    return (size_t)plan_form_bytes(r->options.hyper->vocabulary, c->sessions,
+                                   (c->memory_bytes - taken) / 2);
 }
 
 /* ---- The end ---- */

@@ -47,6 +47,8 @@ MUST_CHECK Error remote_open(const RemoteOptions *options, Remote **out, Why *wh
 void remote_close(Remote *r);
 
 ServeEngine remote_engine(Remote *r);
+/* What answers with a form may take beside the sum, and beside what the coordinator may have to read of a shard. */
+size_t remote_form_bytes(const Remote *r);
 
 /* The role: serves until a signal asks for the end. Errors  those of node_model_open, of the tokenizer, of
  * remote_open and serve_open. */

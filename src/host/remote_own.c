@@ -70,6 +70,7 @@ static Error size_part(Remote *r, uint32_t part, Why *why)
         sizes.floor_bytes + sizes.logits_bytes + shard_service_bytes(&service) + 8 * ARENA_ALIGN;
     if (sizes.scratch_bytes > own->scratch_bytes) own->scratch_bytes = sizes.scratch_bytes;
     if (bytes > own->memory_bytes) own->memory_bytes = bytes;
+    if (sizes.weight_bytes > own->weight_bytes_max) own->weight_bytes_max = sizes.weight_bytes;
     own->window_bytes = WINDOW_BYTES;
     return OK;
 }

@@ -55,6 +55,7 @@ static Error serve(Node *node, const OpenModel *model, Remote *remote, Journal *
         .certificate_file = node->certificate_file,
         .certificate_key_file = node->certificate_key_file,
         .bodies_bytes_max = bodies_bytes(c),
+        .form_bytes_max = remote_form_bytes(remote),
         .model = c->model_name,
         .slots = c->sessions,
         .queue_max = QUEUE_MAX,

@@ -90,7 +90,7 @@ typedef struct RemoteOwn {
     Shard *shard;
     ShardService *service;
     void *memory;
-    uint64_t memory_bytes, scratch_bytes;
+    uint64_t memory_bytes, scratch_bytes, weight_bytes_max;
     uint64_t window_bytes;
 } RemoteOwn;
 

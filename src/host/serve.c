@@ -349,7 +349,7 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     s->created_s = (uint64_t)time(NULL);
     s->unready_ns = 1; /* not ready since ever, until the engine says otherwise */
     pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->vocab_lock, NULL);
+    pthread_mutex_init(&s->form_lock, NULL);
     pthread_cond_init(&s->intake_news, NULL);
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->slots = calloc(options->slots, sizeof *s->slots);
@@ -381,8 +381,8 @@ void serve_close(Serve *s)
     if (s->options.listen.fd >= 0) close(s->options.listen.fd);
     if (s->wake_fd >= 0) close(s->wake_fd);
     pthread_mutex_destroy(&s->lock);
-    pthread_mutex_destroy(&s->vocab_lock);
-    free(s->vocab_memory);
+    pthread_mutex_destroy(&s->form_lock);
+    serve_form_close(s);
     pthread_cond_destroy(&s->intake_news);
     free(s->slots);
     free(s->slot_used);

@@ -49,6 +49,7 @@ typedef struct ServeOptions {
     Listen listen;                                       /* the socket becomes the server's */
     const char *certificate_file, *certificate_key_file; /* PEM; NULL: no TLS */
     size_t bodies_bytes_max; /* of all requests that are read at once; 0: 64 MiB */
+    size_t form_bytes_max;   /* that answers with a form may take; 0: they are refused */
     const char *model;       /* the name in answers: plain characters */
     uint32_t slots, queue_max;
     uint32_t vocabulary, context;

@@ -7,13 +7,13 @@
 #include "host/clock.h"
 #include "host/serve_state.h"
 
-void serve_answer_free_job(ServeJob *job)
+void serve_answer_free_job(Serve *s, ServeJob *job)
 {
     for (uint32_t i = 0; i < job->answer_count; i++) {
         free(job->answers[i].text);
-        serve_form_leave(&job->answers[i]);
+        serve_form_leave(s, &job->answers[i]);
     }
-    free(job->grammar_memory);
+    serve_form_free(s, job);
     free(job->echo);
     if (job->x) http_exchange_release(job->x);
     free(job->memory);
@@ -27,7 +27,7 @@ void serve_answer_free_job(ServeJob *job)
 static void leave_slot(Serve *s, ServeAnswer *a, bool forget)
 {
     coordinator_stop(s->options.engine.coordinator, a->slot);
-    serve_form_leave(a);
+    serve_form_leave(s, a);
     s->slots[a->slot] = NULL;
     s->slot_used[a->slot] = ++s->answer_serial;
     s->slot_forget[a->slot] = forget;
@@ -79,7 +79,7 @@ void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
     } else if (refusal) {
         serve_refuse(s, job->x, refusal);
     }
-    serve_answer_free_job(job);
+    serve_answer_free_job(s, job);
 }
 
 /* ---- The end ---- */
@@ -166,7 +166,7 @@ static void end_job(Serve *s, ServeJob *job)
     AnswerUsage usage = usage_of(job);
     s->figures.answers += job->answer_count;
     if (job->stream ? end_stream(job, &usage) : send_whole(job, &usage)) {
-        serve_answer_free_job(job);
+        serve_answer_free_job(s, job);
         return;
     }
     Refusal refusal;
@@ -197,8 +197,10 @@ static void fail(Serve *s, ServeAnswer *a, Error error, const Why *why)
     Refusal refusal;
     if (error == ERR_CANCELLED)
         (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
-    else if (error == ERR_UNREACHABLE) (void)refusal_of_error(&refusal, error, why);
-    else (void)refusal_make(&refusal, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), why->text);
+    else if (error == ERR_UNREACHABLE || error == ERR_MEMORY)
+        (void)refusal_of_error(&refusal, error, why);
+    else if (!serve_form_explains(a, error, &refusal))
+        (void)refusal_make(&refusal, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), why->text);
     if (error != ERR_CANCELLED)
         fprintf(stderr, "cobord: %s failed: %s: %s\n", a->job->head.id, error_text(error),
                 why->text);

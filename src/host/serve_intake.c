@@ -284,7 +284,7 @@ static ServeJob *make_job(Intake *in)
     bool fine = keep_echo(in, job) && serve_form_prepare(in->serve, q, job, &in->refusal);
     for (uint32_t i = 0; fine && i < answers; i++) fine = fill_answer(in, job, &arena, i);
     if (fine) return job;
-    serve_answer_free_job(job);
+    serve_answer_free_job(in->serve, job);
     return NULL;
 }
 
@@ -371,7 +371,7 @@ static bool generate(Intake *in)
     ServeJob *job = make_job(in);
     if (!job) return false;
     if (!admit(in, job->answer_count)) {
-        serve_answer_free_job(job);
+        serve_answer_free_job(in->serve, job);
         return false;
     }
     write_journal(in, job);
@@ -380,7 +380,7 @@ static bool generate(Intake *in)
     http_exchange_keep(in->x);
     if (job->stream && !begin_stream(in, job)) {
         atomic_fetch_sub(&in->serve->admitted, job->answer_count);
-        serve_answer_free_job(job);
+        serve_answer_free_job(in->serve, job);
         return false;
     }
     enqueue(in->serve, job);

@@ -51,6 +51,7 @@ typedef struct ServeAnswer {
     Detokenizer detokenizer;
     GrammarMask *mask; /* of an answer that must have a form, while it has a slot */
     void *mask_memory;
+    size_t mask_bytes;
     char *text; /* when the whole answer goes out at once */
     size_t text_bytes, text_room;
     uint64_t queued_ns, started_ns, first_ns, paused_ns; /* first: of a token; 0: not yet */
@@ -64,11 +65,13 @@ struct ServeJob {
     bool stream, journaled;
     uint32_t tokens_max;
     uint32_t answer_count, done_count;
-    uint32_t running;     /* answers that have a slot */
-    void *memory;         /* ids, bias and stop strings */
-    Grammar grammar;      /* the form of its answers */
+    uint32_t running; /* answers that have a slot */
+    void *memory;     /* ids, bias and stop strings */
+    RequestForm form; /* of its answers */
+    Grammar grammar;
     void *grammar_memory; /* NULL: any */
-    char *echo;           /* the head's */
+    size_t grammar_bytes;
+    char *echo; /* the head's */
     ServeAnswer answers[];
 };
 
@@ -94,7 +97,8 @@ struct Serve {
     Chat chat;
     void *chat_memory;
     ServeFigures figures;
-    atomic_uint admitted; /* answers that are queued or have a slot */
+    atomic_size_t form_bytes; /* that answers with a form have, of form_bytes_max */
+    atomic_uint admitted;     /* answers that are queued or have a slot */
     atomic_bool draining, closing;
     atomic_ullong unready_ns; /* since when the engine is not ready; 0: it is */
     atomic_ullong serial;
@@ -102,8 +106,9 @@ struct Serve {
     /* under `lock` */
     pthread_mutex_t lock;
     pthread_cond_t intake_news;
-    pthread_mutex_t vocab_lock;
+    pthread_mutex_t form_lock;
     void *vocab_memory; /* NULL: no answer has needed a form yet; set once */
+    size_t vocab_bytes;
     GrammarVocab vocab;
     ServeIntake *intake_first, *intake_last;
     ServeAnswer *arrived_first, *arrived_last;
@@ -143,9 +148,13 @@ void serve_intake_push(Serve *s, HttpExchange *x);
 /* serve_form.c: answers with a form. */
 /* Makes the job's grammar, when the request wants one. Thread  intake. Result  false with the refusal. */
 bool serve_form_prepare(Serve *s, const Request *q, ServeJob *job, Refusal *refusal);
+void serve_form_free(Serve *s, ServeJob *job);
+void serve_form_close(Serve *s);
 /* After each coordinator_start of the answer; leave: when it has no slot any more. Thread  the engine's. */
 MUST_CHECK Error serve_form_constrain(Serve *s, ServeAnswer *a, Why *why);
-void serve_form_leave(ServeAnswer *a);
+void serve_form_leave(Serve *s, ServeAnswer *a);
+/* Whether the answer failed by its form: it leaves no token, or none that logit_bias does not forbid. */
+bool serve_form_explains(const ServeAnswer *a, Error error, Refusal *refusal);
 
 /* serve_answer.c: the engine thread's. */
 void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached);
@@ -154,6 +163,6 @@ void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event,
 void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal);
 void serve_answer_leave_queue(Serve *s, ServeAnswer *a);
 /* Frees a job and lets go of its exchange. Thread  whoever has it. */
-void serve_answer_free_job(ServeJob *job);
+void serve_answer_free_job(Serve *s, ServeJob *job);
 
 #endif

@@ -202,6 +202,14 @@ const uint32_t *grammar_mask_now(GrammarMask *m)
     return k->bits;
 }
 
+bool grammar_mask_is_empty(GrammarMask *m)
+{
+    const uint32_t *bits = grammar_mask_now(m);
+    for (uint32_t i = 0; i < m->words; i++)
+        if (bits[i]) return false;
+    return true;
+}
+
 /* ---- tokens ---- */
 
 static bool is_end(const GrammarVocab *v, uint32_t id)

@@ -33,6 +33,8 @@ uint32_t grammar_mask_ids(const GrammarMask *m);
 /* Bit id - id_first of word (id - id_first) / 32; grammar_mask_words of them. Valid until the next call. */
 uint32_t grammar_mask_words(const GrammarVocab *v);
 const uint32_t *grammar_mask_now(GrammarMask *m);
+/* Whether it allows nothing now. */
+bool grammar_mask_is_empty(GrammarMask *m);
 /* The token was chosen. Errors  ERR_RANGE (it is not allowed here, nothing has changed). An end token is the end:
  * nothing is allowed afterwards. */
 MUST_CHECK Error grammar_mask_take(GrammarMask *m, uint32_t id, Why *why);

@@ -6,18 +6,12 @@
 #include "base/hash.h"
 
 /* One token of the range. */
-typedef struct Piece {
+struct GrammarPiece {
     uint32_t at, bytes; /* in Build.text */
     uint32_t id;
-} Piece;
-
-typedef struct Build {
-    uint8_t *text;
-    Piece *pieces, *merged;
-    uint32_t count, node_count;
-    uint64_t *kinds; /* [node_count] */
-    uint32_t *slots; /* hash of a set of kinds -> its index + 1 */
-} Build;
+};
+typedef struct GrammarPiece Piece;
+typedef GrammarVocabOrder Build;
 
 enum { KIND_SETS_MAX = UINT16_MAX, KIND_SLOTS = 1 << 17 };
 
@@ -38,21 +32,21 @@ size_t grammar_vocab_scratch_bytes(const Tokenizer *t, uint32_t first, uint32_t 
 {
     size_t text = text_bytes(t, first, last), ids = last - first;
     return arena_bytes(text + TOKENIZER_PIECE_BYTES_MAX) + 2 * arena_bytes(ids * sizeof(Piece)) +
-           arena_bytes((text + 1) * sizeof(uint64_t)) + arena_bytes(KIND_SLOTS * sizeof(uint32_t)) +
-           ARENA_ALIGN;
+           arena_bytes(KIND_SLOTS * sizeof(uint32_t)) + ARENA_ALIGN;
 }
 
-static size_t arrays_bytes(size_t nodes, size_t ids)
+static size_t sets_max(const Build *b)
 {
-    return arena_bytes(nodes) + 2 * arena_bytes((nodes + 1) * sizeof(uint32_t)) +
-           arena_bytes(ids * sizeof(uint32_t)) + arena_bytes(nodes * sizeof(uint16_t));
+    return b->node_count < KIND_SETS_MAX ? (size_t)b->node_count + 1 : KIND_SETS_MAX;
 }
 
-size_t grammar_vocab_bytes(const Tokenizer *t, uint32_t first, uint32_t last)
+size_t grammar_vocab_bytes(const GrammarVocabOrder *b)
 {
-    size_t nodes = text_bytes(t, first, last) + 1;
-    size_t sets = nodes < KIND_SETS_MAX ? nodes + 1 : KIND_SETS_MAX;
-    return arrays_bytes(nodes, last - first) + arena_bytes(sets * sizeof(uint64_t)) + ARENA_ALIGN;
+    size_t n = b->node_count;
+    return arena_bytes(n) + arena_bytes(n * sizeof(uint32_t)) +
+           arena_bytes((n + 1) * sizeof(uint32_t)) + arena_bytes(b->count * sizeof(uint32_t)) +
+           arena_bytes(n * sizeof(uint16_t)) + arena_bytes(sets_max(b) * sizeof(uint64_t)) +
+           arena_bytes(n * sizeof(uint64_t)) + ARENA_ALIGN;
 }
 
 /* ---- kinds of bytes ---- */
@@ -120,17 +114,16 @@ static uint32_t common(const Build *b, const Piece *x, const Piece *y)
 
 /* ---- collecting ---- */
 
-static Error collect(Build *b, const Tokenizer *t, GrammarVocab *v, Why *why)
+static Error collect(Build *b, Why *why)
 {
+    const Tokenizer *t = b->tokenizer;
     uint32_t at = 0;
-    for (uint32_t id = v->id_first; id < v->id_last; id++) {
+    for (uint32_t id = b->id_first; id < b->id_last; id++) {
         size_t bytes;
-        if (tokenizer_is_end(t, id) && v->end_count < GRAMMAR_ENDS_MAX)
-            v->ends[v->end_count++] = id;
         TRY(tokenizer_piece(t, id, false, b->text + at, TOKENIZER_PIECE_BYTES_MAX, &bytes, why));
         if (!bytes || tokenizer_is_end(t, id)) continue;
         b->pieces[b->count++] = (Piece){at, (uint32_t)bytes, id};
-        if (bytes > v->depth_max) v->depth_max = (uint32_t)bytes;
+        if (bytes > b->depth_max) b->depth_max = (uint32_t)bytes;
         at += (uint32_t)bytes;
     }
     sort(b);
@@ -154,7 +147,7 @@ static void close_path(uint32_t *path, uint32_t *length, uint32_t depth, uint32_
     while (*length > depth) a->skip[path[--*length]] = node;
 }
 
-static void plant(const Build *b, Arrays *a)
+static void plant_tree(const Build *b, Arrays *a)
 {
     uint32_t path[TOKENIZER_PIECE_BYTES_MAX + 1], length = 1, node = 1;
     path[0] = 0;
@@ -176,7 +169,7 @@ static void plant(const Build *b, Arrays *a)
 }
 
 /* The index of a set of kinds; 0, which stands for all of them, when there are too many sets. */
-static uint16_t index_of(Build *b, uint64_t set, uint64_t *kinds, uint32_t *count)
+static uint16_t index_of(const Build *b, uint64_t set, uint64_t *kinds, uint32_t *count)
 {
     uint32_t slot = (uint32_t)hash_mix64(set) & (KIND_SLOTS - 1);
     for (; b->slots[slot]; slot = (slot + 1) & (KIND_SLOTS - 1))
@@ -188,71 +181,87 @@ static uint16_t index_of(Build *b, uint64_t set, uint64_t *kinds, uint32_t *coun
 }
 
 /* From the last node to the first, so that what is below is known. Children of a node follow each other by `skip`. */
-static uint32_t find_kinds(Build *b, Arrays *a, uint64_t *kinds)
+static uint32_t find_kinds(const Build *b, Arrays *a, uint64_t *sets, uint64_t *kinds)
 {
     uint32_t count = 1;
     kinds[0] = UINT64_MAX;
     for (uint32_t i = b->node_count; i-- > 0;) {
         uint64_t set = 0;
         for (uint32_t c = i + 1; c < a->skip[i]; c = a->skip[c])
-            set |= b->kinds[c] | (uint64_t)1 << grammar_vocab_kind(a->bytes[c]);
-        b->kinds[i] = set;
+            set |= sets[c] | (uint64_t)1 << grammar_vocab_kind(a->bytes[c]);
+        sets[i] = set;
         a->below[i] = index_of(b, set, kinds, &count);
     }
     return count;
 }
 
-static Error keep(Build *b, Arena *arena, GrammarVocab *v, Why *why)
+static void collect_ends(GrammarVocab *v)
+{
+    for (uint32_t id = v->id_first; id < v->id_last; id++)
+        if (tokenizer_is_end(v->tokenizer, id) && v->end_count < GRAMMAR_ENDS_MAX)
+            v->ends[v->end_count++] = id;
+}
+
+Error grammar_vocab_plant(const GrammarVocabOrder *b, Arena *arena, GrammarVocab *v, Why *why)
 {
     uint32_t n = b->node_count;
-    size_t sets = n < KIND_SETS_MAX ? (size_t)n + 1 : KIND_SETS_MAX;
     Arrays a = {.bytes = arena_take_raw(arena, n),
                 .skip = arena_take_raw(arena, n * sizeof *a.skip),
                 .rank = arena_take_raw(arena, ((size_t)n + 1) * sizeof *a.rank),
                 .ids = arena_take_raw(arena, b->count * sizeof *a.ids),
                 .below = arena_take_raw(arena, n * sizeof *a.below)};
     size_t mark = arena_mark(arena);
-    uint64_t *kinds = arena_take_raw(arena, sets * sizeof *kinds);
-    if (!a.bytes || !a.skip || !a.rank || !a.ids || !a.below || !kinds)
+    uint64_t *kinds = arena_take_raw(arena, sets_max(b) * sizeof *kinds),
+             *sets = arena_take_raw(arena, n * sizeof *sets); /* of each node, for now */
+    if (!a.bytes || !a.skip || !a.rank || !a.ids || !a.below || !kinds || !sets)
         return error_why(why, ERR_MEMORY, "no memory for a vocabulary of %u nodes", n);
-    plant(b, &a);
-    v->kinds_count = find_kinds(b, &a, kinds);
+    *v = (GrammarVocab){.tokenizer = b->tokenizer,
+                        .id_first = b->id_first,
+                        .id_last = b->id_last,
+                        .node_count = n,
+                        .id_count = b->count,
+                        .bytes = a.bytes,
+                        .skip = a.skip,
+                        .rank = a.rank,
+                        .ids = a.ids,
+                        .below = a.below,
+                        .depth_max = b->depth_max};
+    plant_tree(b, &a);
+    v->kinds_count = find_kinds(b, &a, sets, kinds);
     arena_reset(arena, mark);
     v->kinds = arena_take_raw(arena, v->kinds_count * sizeof *kinds); /* the same, cut */
-    v->bytes = a.bytes;
-    v->skip = a.skip;
-    v->rank = a.rank;
-    v->ids = a.ids;
-    v->below = a.below;
-    v->node_count = n;
-    v->id_count = b->count;
+    collect_ends(v);
     return OK;
 }
 
-static Error build(const Tokenizer *t, Arena *scratch, Arena *arena, GrammarVocab *v, Why *why)
+Error grammar_vocab_sort(const Tokenizer *t, uint32_t id_first, uint32_t id_last, Arena *scratch,
+                         GrammarVocabOrder *out, Why *why)
 {
-    size_t ids = v->id_last - v->id_first, text = text_bytes(t, v->id_first, v->id_last);
-    Build b = {.text = arena_take_raw(scratch, text + TOKENIZER_PIECE_BYTES_MAX),
-               .pieces = arena_take_raw(scratch, ids * sizeof(Piece)),
-               .merged = arena_take_raw(scratch, ids * sizeof(Piece)),
-               .slots = ARENA_NEW(scratch, uint32_t, KIND_SLOTS)};
-    if (!b.text || !b.pieces || !b.merged || !b.slots || text > UINT32_MAX / 2)
+    if (id_first >= id_last || id_last > tokenizer_vocab(t)->tokens)
+        return error_why(why, ERR_RANGE, "ids %u to %u of a vocabulary of %u", id_first, id_last,
+                         tokenizer_vocab(t)->tokens);
+    size_t ids = id_last - id_first, text = text_bytes(t, id_first, id_last);
+    *out = (GrammarVocabOrder){
+        .tokenizer = t,
+        .id_first = id_first,
+        .id_last = id_last,
+        .text = arena_take_raw(scratch, text + TOKENIZER_PIECE_BYTES_MAX),
+        .pieces = arena_take_raw(scratch, ids * sizeof(Piece)),
+        .merged = arena_take_raw(scratch, ids * sizeof(Piece)),
+        .slots = ARENA_NEW(scratch, uint32_t, KIND_SLOTS),
+    };
+    if (!out->text || !out->pieces || !out->merged || !out->slots || text > UINT32_MAX / 2)
         return error_why(why, ERR_MEMORY, "no memory to sort a vocabulary");
-    TRY(collect(&b, t, v, why));
-    b.kinds = arena_take_raw(scratch, b.node_count * sizeof *b.kinds);
-    if (!b.kinds) return error_why(why, ERR_MEMORY, "no memory to sort a vocabulary");
-    return keep(&b, arena, v, why);
+    return collect(out, why);
 }
 
 Error grammar_vocab_build(const Tokenizer *t, uint32_t id_first, uint32_t id_last, Arena *scratch,
                           Arena *arena, GrammarVocab *out, Why *why)
 {
-    if (id_first >= id_last || id_last > tokenizer_vocab(t)->tokens)
-        return error_why(why, ERR_RANGE, "ids %u to %u of a vocabulary of %u", id_first, id_last,
-                         tokenizer_vocab(t)->tokens);
-    *out = (GrammarVocab){.tokenizer = t, .id_first = id_first, .id_last = id_last};
+    GrammarVocabOrder order;
     size_t mark = arena_mark(scratch);
-    Error error = build(t, scratch, arena, out, why);
+    Error error = grammar_vocab_sort(t, id_first, id_last, scratch, &order, why);
+    if (error == OK) error = grammar_vocab_plant(&order, arena, out, why);
     arena_reset(scratch, mark);
     return error;
 }

@@ -30,10 +30,26 @@ typedef struct GrammarVocab {
     uint32_t ends[GRAMMAR_ENDS_MAX], end_count;
 } GrammarVocab;
 
-/* Upper bounds, from the lengths of the vocabulary's texts. */
+/* First the pieces in order, by which the size of the tree is known; then the tree. */
+typedef struct GrammarPiece GrammarPiece;
+typedef struct GrammarVocabOrder {
+    const Tokenizer *tokenizer;
+    uint32_t id_first, id_last;
+    uint8_t *text;
+    GrammarPiece *pieces, *merged;
+    uint32_t *slots; /* by hash of a set of kinds: its index + 1 */
+    uint32_t count, node_count, depth_max;
+} GrammarVocabOrder;
+
+/* Owner  the order lives in the scratch, and the tokenizer outlives it. Errors  ERR_RANGE (ids), ERR_MEMORY. */
 size_t grammar_vocab_scratch_bytes(const Tokenizer *t, uint32_t id_first, uint32_t id_last);
-size_t grammar_vocab_bytes(const Tokenizer *t, uint32_t id_first, uint32_t id_last);
-/* Owner  the tokenizer outlives it. Errors  ERR_RANGE (ids), ERR_MEMORY. */
+MUST_CHECK Error grammar_vocab_sort(const Tokenizer *t, uint32_t id_first, uint32_t id_last,
+                                    Arena *scratch, GrammarVocabOrder *out, Why *why);
+/* Uses up the order. Owner  the tokenizer outlives it. Errors  ERR_MEMORY. */
+size_t grammar_vocab_bytes(const GrammarVocabOrder *order); /* more than is kept */
+MUST_CHECK Error grammar_vocab_plant(const GrammarVocabOrder *order, Arena *arena,
+                                     GrammarVocab *out, Why *why);
+/* Both. */
 MUST_CHECK Error grammar_vocab_build(const Tokenizer *t, uint32_t id_first, uint32_t id_last,
                                      Arena *scratch, Arena *arena, GrammarVocab *out, Why *why);
 

@@ -78,6 +78,34 @@ static void budget_is_kept_or_refused(void **state)
     tiny_free(&t);
 }
 
+static void forms_take_what_others_leave(void **state)
+{
+    (void)state;
+    static Plan plan;
+    TinyModel t;
+    Why why = {{0}};
+    tiny_make(&t, true, NULL);
+    uint64_t before = 0;
+    for (uint64_t mib = 8; mib <= 256; mib += 4) {
+        PlanRequest request = request_of(&t, mib << 20);
+        Error without = plan_make(&request, &plan, &why);
+        request.forms = true;
+        assert_int_equal(plan_make(&request, &plan, &why),
+                         without); /* nobody is refused for them */
+        if (without != OK) continue;
+        assert_true(plan.sum.total_bytes <= mib << 20);
+        assert_true(plan.sum.form_bytes >= before && plan.sum.form_bytes <= mib << 18);
+        before = plan.sum.form_bytes;
+        request.solo = false;
+        if (plan_make(&request, &plan, &why) != OK) continue;
+        assert_true(plan.coordinator.total_bytes <= mib << 20);
+        if (mib < 40) assert_int_equal(plan.coordinator.form_bytes, 0);
+        if (mib >= 96) assert_true(plan.coordinator.form_bytes > 0);
+    }
+    assert_true(before >= 20 << 20);
+    tiny_free(&t);
+}
+
 static void everything_resident_when_it_fits(void **state)
 {
     (void)state;
@@ -130,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(station_ranges_meet),
         cmocka_unit_test(budget_is_kept_or_refused),
+        cmocka_unit_test(forms_take_what_others_leave),
         cmocka_unit_test(everything_resident_when_it_fits),
         cmocka_unit_test(bad_requests_are_refused),
     };

@@ -36,12 +36,13 @@ static void open_kit(Kit *k, SmallVocab *small, uint32_t first, uint32_t last)
     *k = (Kit){.small = small};
     assert_int_equal(small_build(small, &k->why), OK);
     size_t scratch_bytes = grammar_vocab_scratch_bytes(small->tokenizer, first, last);
-    size_t bytes = grammar_vocab_bytes(small->tokenizer, first, last);
+    GrammarVocabOrder order;
     Arena scratch = arena_make(room(k, 0, scratch_bytes), scratch_bytes);
-    Arena arena = arena_make(room(k, 1, bytes), bytes);
-    if (grammar_vocab_build(small->tokenizer, first, last, &scratch, &arena, &k->v, &k->why) != OK)
+    if (grammar_vocab_sort(small->tokenizer, first, last, &scratch, &order, &k->why) != OK)
         fail_msg("%s", k->why.text);
-    assert_int_equal(scratch.used, 0);
+    size_t bytes = grammar_vocab_bytes(&order);
+    Arena arena = arena_make(room(k, 1, bytes), bytes);
+    if (grammar_vocab_plant(&order, &arena, &k->v, &k->why) != OK) fail_msg("%s", k->why.text);
 }
 
 static void close_kit(Kit *k)
@@ -202,6 +203,22 @@ static void bytes_have_kinds(void **state)
                                      grammar_vocab_kind((uint8_t)*c));
 }
 
+static void is_empty_when_nothing_fits(void **state)
+{
+    (void)state;
+    Kit k;
+    SmallVocab *small = small_bpe(VOCAB_PRE_QWEN2);
+    open_kit(&k, small, 0, small->vocab.tokens);
+    use(&k, "root ::= [a-z]+", grammar_machine_limits());
+    assert_false(grammar_mask_is_empty(k.mask));
+    close_kit(&k);
+    small = small_bpe(VOCAB_PRE_QWEN2);
+    open_kit(&k, small, 0, 1);
+    use(&k, "root ::= \"\\U0010FFFF\"", grammar_machine_limits());
+    assert_true(grammar_mask_is_empty(k.mask));
+    close_kit(&k);
+}
+
 static void refuses_ids_outside_the_vocabulary(void **state)
 {
     (void)state;
@@ -216,6 +233,10 @@ static void refuses_ids_outside_the_vocabulary(void **state)
                      ERR_RANGE);
     assert_int_equal(grammar_vocab_build(small->tokenizer, 0, 5, &none, &none, &v, &k.why),
                      ERR_MEMORY);
+    Arena scratch = arena_make(room(&k, 4, 4 << 20), 4 << 20);
+    assert_int_equal(grammar_vocab_build(small->tokenizer, 0, 5, &scratch, &none, &v, &k.why),
+                     ERR_MEMORY);
+    assert_int_equal(scratch.used, 0);
     use(&k, grammars[0], grammar_machine_limits());
     assert_int_not_equal(grammar_mask_take(k.mask, 100000, &k.why), OK);
     close_kit(&k);
@@ -228,6 +249,7 @@ int main(void)
         cmocka_unit_test(small_pools_give_the_same_masks),
         cmocka_unit_test(slices_have_the_bits_of_the_whole),
         cmocka_unit_test(bytes_have_kinds),
+        cmocka_unit_test(is_empty_when_nothing_fits),
         cmocka_unit_test(refuses_ids_outside_the_vocabulary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
