@@ -41,7 +41,7 @@ uint64_t shard_service_payload_bytes_max(const ShardServiceConfig *c)
     uint64_t seen = min_u64(ids, SAMPLER_REPEAT_WINDOW_MAX);
     uint64_t pairs = seen * sizeof(SamplerSeen) + (uint64_t)SAMPLER_BIAS_MAX * sizeof(SamplerBias);
     uint64_t logits = c->logit_rows_max * (rows_bytes(ROWS_F32, 1, c->terms.hyper->hidden) + pairs +
-                                           shard_frames_mask_bytes(&c->terms));
+                                           shard_frames_mask_bytes(&c->terms) + sizeof(uint32_t));
     uint64_t embed = (uint64_t)c->terms.rows_max * sizeof(uint32_t);
     return max_u64(logits, embed);
 }
@@ -58,7 +58,7 @@ uint64_t shard_service_body_bytes_max(const ShardServiceConfig *c)
 uint64_t shard_service_answer_bytes_max(const ShardServiceConfig *c, bool embed, bool head)
 {
     uint64_t ids = c->terms.id_last - c->terms.id_first,
-             row = ids * (sizeof(SamplerCandidate) + sizeof(float));
+             row = ids * (sizeof(SamplerCandidate) + sizeof(float)) + sizeof(float);
     uint64_t rows = embed ? rows_bytes(ROWS_F32, c->terms.rows_max, c->terms.hyper->hidden) : 0,
              logits = head ? c->logit_rows_max * row : 0;
     return max_u64(rows, logits) + FRAME_HEADER_BYTES_MIN +
@@ -176,11 +176,15 @@ static uint8_t *fill(ShardService *s, uint32_t index, uint8_t *at)
     result->candidate_count = shard_top(s->shard, index, row->k, candidates,
                                         row->wants_sum ? &result->sum : NULL, row->sum_scale);
     at += result->candidate_count * sizeof(SamplerCandidate);
-    if (!row->wants_slice) return at;
-    size_t slice = ids_of(s) * sizeof(float);
-    memcpy(at, shard_logits(s->shard, index), slice);
-    result->slice = (const float *)at;
-    return at + slice;
+    const float *logits = shard_logits(s->shard, index);
+    if (row->wants_slice) {
+        memcpy(at, logits, ids_of(s) * sizeof(float));
+        result->slice = (const float *)at;
+        at += ids_of(s) * sizeof(float);
+    }
+    if (!row->wants_id) return at;
+    result->id_logit = logits[row->id - s->config.terms.id_first];
+    return at + sizeof(float);
 }
 
 static Error write_logits(ShardService *s, uint8_t *header, uint8_t *payload, Why *why)

@@ -94,6 +94,9 @@ typedef struct LogitsRow {
     /* One bit an id, NULL: all are allowed. Written: bits of the whole vocabulary, of which those of the range are
      * sent. Read: bits of the range. */
     const uint32_t *mask;
+    /* The logit of `id` is wanted besides. Written: only the shard whose range has it is asked. */
+    bool wants_id;
+    uint32_t id;
 } LogitsRow;
 
 typedef struct LogitsRequest {
@@ -108,6 +111,7 @@ typedef struct LogitsResult {
     uint32_t candidate_count;           /* min(k, ids of the range) */
     LogSum sum;
     const float *slice; /* [id_last - id_first] */
+    float id_logit;     /* of wants_id, where the range has the id */
 } LogitsResult;
 
 /* `r` may have the seen tokens, biases and masks of the whole vocabulary: those of the range are sent. */

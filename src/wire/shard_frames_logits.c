@@ -20,7 +20,9 @@ enum {
     FLAG_SUM = 1,
     FLAG_SLICE = 2,
     FLAG_MASK = 4,
+    FLAG_ID = 8,
     PAIR_BYTES = 8,
+    ID_BYTES = 4,
     TOP_MAX = 1 << 30
 };
 
@@ -32,10 +34,15 @@ _Static_assert(sizeof(SamplerSeen) == PAIR_BYTES && sizeof(SamplerBias) == PAIR_
 
 static uint32_t logits_ids(const ShardTerms *terms) { return terms->id_last - terms->id_first; }
 
-static uint32_t logits_flags(const LogitsRow *row)
+static bool logits_has_id(const LogitsRow *row, const ShardTerms *terms)
+{
+    return row->wants_id && shard_fields_owns(terms, row->id);
+}
+
+static uint32_t logits_flags(const LogitsRow *row, const ShardTerms *terms)
 {
     return (row->wants_sum ? FLAG_SUM : 0u) | (row->wants_slice ? FLAG_SLICE : 0u) |
-           (row->mask ? FLAG_MASK : 0u);
+           (row->mask ? FLAG_MASK : 0u) | (logits_has_id(row, terms) ? FLAG_ID : 0u);
 }
 
 static uint32_t logits_candidates(const LogitsRow *row, const ShardTerms *terms)
@@ -66,6 +73,7 @@ ShardFrameSize shard_frames_size_logits(const LogitsRequest *r, const ShardTerms
         bytes += (uint64_t)PAIR_BYTES *
                  ((uint64_t)logits_seen(&r->row[i], terms) + logits_biases(&r->row[i], terms));
         if (r->row[i].mask) bytes += shard_frames_mask_bytes(terms);
+        if (logits_has_id(&r->row[i], terms)) bytes += ID_BYTES;
     }
     return (ShardFrameSize){(uint32_t)frame_header_size(AT_TABLE + (uint64_t)r->rows * ROW_BYTES),
                             bytes};
@@ -80,10 +88,10 @@ static void logits_put_row(const LogitsRow *row, const ShardTerms *terms, uint8_
     bytes_store_f32(at + 16, row->frequency_penalty);
     bytes_store32(at + 20, logits_seen(row, terms));
     bytes_store32(at + 24, logits_biases(row, terms));
-    bytes_store32(at + 28, logits_flags(row));
+    bytes_store32(at + 28, logits_flags(row, terms));
 }
 
-static uint8_t *logits_put_pairs(const LogitsRow *row, const ShardTerms *terms, uint8_t *at)
+static uint8_t *logits_put_lists(const LogitsRow *row, const ShardTerms *terms, uint8_t *at)
 {
     for (uint32_t i = 0; i < row->seen_count; i++)
         if (shard_fields_owns(terms, row->seen[i].id))
@@ -91,9 +99,13 @@ static uint8_t *logits_put_pairs(const LogitsRow *row, const ShardTerms *terms, 
     for (uint32_t i = 0; i < row->bias_count; i++)
         if (shard_fields_owns(terms, row->bias[i].id))
             memcpy(at, &row->bias[i], PAIR_BYTES), at += PAIR_BYTES;
-    if (!row->mask) return at;
-    grammar_mask_cut(row->mask, terms->id_first, logits_ids(terms), (uint32_t *)at);
-    return at + shard_frames_mask_bytes(terms);
+    if (row->mask) {
+        grammar_mask_cut(row->mask, terms->id_first, logits_ids(terms), (uint32_t *)at);
+        at += shard_frames_mask_bytes(terms);
+    }
+    if (!logits_has_id(row, terms)) return at;
+    bytes_store32(at, row->id);
+    return at + ID_BYTES;
 }
 
 Error shard_frames_write_logits(const LogitsRequest *r, const ShardTerms *terms,
@@ -105,7 +117,7 @@ Error shard_frames_write_logits(const LogitsRequest *r, const ShardTerms *terms,
     ASSERT(r->rows <= terms->rows_max);
     TRY(rows_write(r->element, hidden, r->rows, width, payload, why));
     uint8_t *at = payload + rows_bytes(r->element, r->rows, width);
-    for (uint32_t i = 0; i < r->rows; i++) at = logits_put_pairs(&r->row[i], terms, at);
+    for (uint32_t i = 0; i < r->rows; i++) at = logits_put_lists(&r->row[i], terms, at);
     FrameHead head = {size.header_bytes, r->request_id, size.payload_bytes,
                       hash_xxh64(payload, (size_t)size.payload_bytes)};
     frame_start(header, FRAME_LOGITS, &terms->identity, &head);
@@ -134,12 +146,13 @@ static Error logits_take_row(const uint8_t *at, uint32_t index, const ShardTerms
                              LogitsRow *row, Why *why)
 {
     uint32_t flags = bytes_load32(at + 28);
-    if (flags & ~(uint32_t)(FLAG_SUM | FLAG_SLICE | FLAG_MASK))
-        return error_why(why, ERR_FORMAT, "row %u: flags %x; bits 0 to 2 are known", index, flags);
+    if (flags & ~(uint32_t)(FLAG_SUM | FLAG_SLICE | FLAG_MASK | FLAG_ID))
+        return error_why(why, ERR_FORMAT, "row %u: flags %x; bits 0 to 3 are known", index, flags);
     *row = (LogitsRow){.k = bytes_load32(at),
                        .wants_sum = flags & FLAG_SUM,
                        .wants_slice = flags & FLAG_SLICE,
                        .mask = flags & FLAG_MASK ? mask_to_come : NULL,
+                       .wants_id = flags & FLAG_ID,
                        .sum_scale = bytes_load_f32(at + 4),
                        .repetition_penalty = bytes_load_f32(at + 8),
                        .presence_penalty = bytes_load_f32(at + 12),
@@ -184,6 +197,7 @@ Error shard_frames_read_logits(const uint8_t *header, size_t bytes, const ShardT
         TRY(logits_take_row(header + AT_TABLE + (size_t)i * ROW_BYTES, i, terms, &row[i], why));
         payload += (uint64_t)PAIR_BYTES * ((uint64_t)row[i].seen_count + row[i].bias_count);
         if (row[i].mask) payload += shard_frames_mask_bytes(terms);
+        if (row[i].wants_id) payload += ID_BYTES;
     }
     return frame_check_sizes(header, head, end, payload, why);
 }
@@ -208,12 +222,26 @@ static Error logits_check_pairs(const LogitsRow *row, uint32_t index, const Shar
 }
 
 /* The bits behind the range's last id are 0: one mask, one form. */
-static Error logits_check_mask(const LogitsRow *row, uint32_t index, const ShardTerms *terms,
-                               Why *why)
+static Error logits_take_mask(LogitsRow *row, uint32_t index, const ShardTerms *terms,
+                              const uint8_t **at, Why *why)
 {
+    if (!row->mask) return OK;
+    row->mask = (const uint32_t *)*at;
+    *at += shard_frames_mask_bytes(terms);
     uint32_t ids = logits_ids(terms), rest = ids & 31;
     if (!rest || row->mask[ids / 32] >> rest == 0) return OK;
     return error_why(why, ERR_FORMAT, "row %u: the mask has bits behind its %u ids", index, ids);
+}
+
+static Error logits_take_id(LogitsRow *row, uint32_t index, const ShardTerms *terms,
+                            const uint8_t **at, Why *why)
+{
+    if (!row->wants_id) return OK;
+    row->id = bytes_load32(*at);
+    *at += ID_BYTES;
+    if (shard_fields_owns(terms, row->id)) return OK;
+    return error_why(why, ERR_RANGE, "row %u wants the logit of %u, the range is %u to %u", index,
+                     row->id, terms->id_first, terms->id_last);
 }
 
 Error shard_frames_take_logits(LogitsRequest *r, const FrameHead *head, const ShardTerms *terms,
@@ -230,10 +258,8 @@ Error shard_frames_take_logits(LogitsRequest *r, const FrameHead *head, const Sh
         row->bias = (const SamplerBias *)at;
         at += (size_t)row->bias_count * PAIR_BYTES;
         TRY(logits_check_pairs(row, i, terms, why));
-        if (!row->mask) continue;
-        row->mask = (const uint32_t *)at;
-        at += shard_frames_mask_bytes(terms);
-        TRY(logits_check_mask(row, i, terms, why));
+        TRY(logits_take_mask(row, i, terms, &at, why));
+        TRY(logits_take_id(row, i, terms, &at, why));
     }
     return OK;
 }
@@ -243,7 +269,8 @@ Error shard_frames_take_logits(LogitsRequest *r, const FrameHead *head, const Sh
 static uint64_t logits_result_bytes(const LogitsRow *row, const ShardTerms *terms)
 {
     uint64_t slice = row->wants_slice ? (uint64_t)logits_ids(terms) * 4 : 0;
-    return (uint64_t)logits_candidates(row, terms) * PAIR_BYTES + slice;
+    return (uint64_t)logits_candidates(row, terms) * PAIR_BYTES + slice +
+           (logits_has_id(row, terms) ? sizeof(float) : 0);
 }
 
 ShardFrameSize shard_frames_size_logits_answer(const LogitsRequest *r, const ShardTerms *terms)
@@ -262,7 +289,7 @@ static uint8_t *logits_put_result(const LogitsRow *row, const LogitsResult *resu
     size_t slice = (size_t)logits_ids(terms) * 4;
     ASSERT(result->candidate_count == logits_candidates(row, terms));
     bytes_store32(record, result->candidate_count);
-    bytes_store32(record + 4, logits_flags(row));
+    bytes_store32(record + 4, logits_flags(row, terms));
     if (row->wants_sum) {
         memcpy(record + 8, result->sum.limb, sizeof result->sum.limb);
         bytes_store32(record + 40, (uint32_t)result->sum.top);
@@ -271,9 +298,13 @@ static uint8_t *logits_put_result(const LogitsRow *row, const LogitsResult *resu
     if (candidates && at != (const uint8_t *)result->candidates)
         memcpy(at, result->candidates, candidates);
     at += candidates;
-    if (!row->wants_slice) return at;
-    if (slice && at != (const uint8_t *)result->slice) memcpy(at, result->slice, slice);
-    return at + slice;
+    if (row->wants_slice) {
+        if (slice && at != (const uint8_t *)result->slice) memcpy(at, result->slice, slice);
+        at += slice;
+    }
+    if (!logits_has_id(row, terms)) return at;
+    bytes_store_f32(at, result->id_logit);
+    return at + sizeof(float);
 }
 
 void shard_frames_write_logits_answer(const LogitsRequest *r, const ShardTerms *terms,
@@ -320,7 +351,7 @@ static Error logits_take_result(const uint8_t *header, size_t at, uint32_t index
 {
     *out = (LogitsResult){.candidate_count = bytes_load32(header + at)};
     TRY(frame_check_echo(out->candidate_count, logits_candidates(row, terms), "candidates", why));
-    TRY(frame_check_echo(bytes_load32(header + at + 4), logits_flags(row), "flags", why));
+    TRY(frame_check_echo(bytes_load32(header + at + 4), logits_flags(row, terms), "flags", why));
     logsum_start(&out->sum);
     if (row->wants_sum) return logits_take_sum(header + at, index, terms, &out->sum, why);
     return frame_check_zero(header, at + 8, at + RESULT_BYTES, why);
@@ -373,6 +404,9 @@ static Error logits_check_result(const LogitsResult *result, const ShardTerms *t
         if (!logits_is_number(result->slice[i]))
             return error_why(why, ERR_NOT_FINITE, "row %u: the logit of %u is not finite", row,
                              terms->id_first + i);
+    if (!logits_is_number(result->id_logit))
+        return error_why(why, ERR_NOT_FINITE, "row %u: the logit that is asked for is not finite",
+                         row);
     return OK;
 }
 
@@ -387,6 +421,10 @@ Error shard_frames_take_logits_answer(const FrameHead *head, const LogitsRequest
         payload += (size_t)results[i].candidate_count * PAIR_BYTES;
         results[i].slice = r->row[i].wants_slice ? (const float *)payload : NULL;
         if (r->row[i].wants_slice) payload += (size_t)logits_ids(terms) * 4;
+        if (logits_has_id(&r->row[i], terms)) {
+            results[i].id_logit = bytes_load_f32(payload);
+            payload += sizeof(float);
+        }
         TRY(logits_check_result(&results[i], terms, i, why));
     }
     return OK;

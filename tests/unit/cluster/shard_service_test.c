@@ -212,7 +212,9 @@ static void ask_rows(LogitsRow row[LOGIT_ROWS])
                          .sum_scale = -0.5f,
                          .repetition_penalty = 1.0f,
                          .bias = bias,
-                         .bias_count = 4};
+                         .bias_count = 4,
+                         .wants_id = true,
+                         .id = 101};
     row[3] = (LogitsRow){.k = TINY_VOCABULARY,
                          .wants_slice = true,
                          .repetition_penalty = 0.9f,
@@ -220,7 +222,9 @@ static void ask_rows(LogitsRow row[LOGIT_ROWS])
                          .seen = seen,
                          .seen_count = 4,
                          .bias = bias,
-                         .bias_count = 4};
+                         .bias_count = 4,
+                         .wants_id = true,
+                         .id = 299};
 }
 
 static Body logits_body(const Node *n, const LogitsRequest *r, const float *hidden)
@@ -241,7 +245,7 @@ typedef struct Merged {
     SamplerCandidate candidates[TINY_VOCABULARY];
     uint32_t count;
     LogSum sum;
-    float slice[TINY_VOCABULARY];
+    float slice[TINY_VOCABULARY], id_logit;
 } Merged;
 
 static void merge_row(Merged *m, const LogitsRow *row, const LogitsResult *result,
@@ -253,6 +257,8 @@ static void merge_row(Merged *m, const LogitsRow *row, const LogitsResult *resul
         sampler_merge(both, m->count, result->candidates, result->candidate_count, row->k, scratch);
     memcpy(m->candidates, both, m->count * sizeof *both);
     logsum_merge(&m->sum, &result->sum);
+    if (row->wants_id && row->id >= terms->id_first && row->id < terms->id_last)
+        m->id_logit = result->id_logit;
     if (row->wants_slice)
         memcpy(m->slice + terms->id_first, result->slice,
                (terms->id_last - terms->id_first) * sizeof(float));
@@ -300,6 +306,7 @@ static void logits_direct(const TinyModel *t, const LogitsRequest *r, const floa
                                     row->wants_sum ? &merged[i].sum : NULL, row->sum_scale);
         if (row->wants_slice)
             memcpy(merged[i].slice, shard_logits(n.shard, i), sizeof merged[i].slice);
+        if (row->wants_id) merged[i].id_logit = shard_logits(n.shard, i)[row->id];
     }
     node_close(&n);
 }
@@ -313,6 +320,7 @@ static void check_merged(const Merged *got, const Merged *want, uint32_t rows)
         double a = logsum_log(&got[i].sum), b = logsum_log(&want[i].sum);
         assert_memory_equal(&a, &b, sizeof a);
         assert_memory_equal(got[i].slice, want[i].slice, sizeof want[i].slice);
+        assert_memory_equal(&got[i].id_logit, &want[i].id_logit, sizeof(float));
     }
 }
 

@@ -56,6 +56,9 @@ static void setup_logits(void)
                           .bias_count = 3};
     rows[2].wants_slice = true;
     rows[2].mask = mask;
+    rows[0].wants_id = rows[2].wants_id = true;
+    rows[0].id = FIRST - 1; /* another shard's */
+    rows[2].id = LAST - 1;
     for (uint32_t id = 0; id < VOCABULARY; id++) mask[id / 32] |= (uint32_t)(id % 7 < 3) << id % 32;
     logits = (LogitsRequest){.request_id = 3, .element = ROWS_F32, .rows = ROWS, .row = rows};
     for (uint32_t i = 0; i < LAST - FIRST; i++) {
@@ -69,7 +72,8 @@ static void setup_logits(void)
     results[1] = (LogitsResult){.candidates = candidates[0], .candidate_count = LAST - FIRST};
     logsum_start(&results[1].sum);
     logsum_add(&results[1].sum, slice, LAST - FIRST, 0.5f);
-    results[2] = (LogitsResult){.candidates = candidates[1], .candidate_count = 2, .slice = slice};
+    results[2] = (LogitsResult){
+        .candidates = candidates[1], .candidate_count = 2, .slice = slice, .id_logit = 32.0f};
     for (int i = 0; i < ROWS * WIDTH; i++) hidden[i] = (float)i * 0.25f;
 }
 
@@ -212,7 +216,7 @@ static void test_logits_request(void **state)
     (void)state;
     ShardFrameSize size = write_logits();
     assert_int_equal(size.payload_bytes,
-                     ROWS * WIDTH * 4 + (3 + 2) * 8 + 8); /* those of the range */
+                     ROWS * WIDTH * 4 + (3 + 2) * 8 + 8 + 4); /* those of the range */
     assert_int_equal(take_logits(size.payload_bytes), OK);
     assert_memory_equal(hidden, back, sizeof hidden);
     assert_int_equal(got_rows[1].seen_count, 3);
@@ -226,7 +230,12 @@ static void test_logits_request(void **state)
     for (uint32_t id = FIRST; id < FIRST + 64; id++)
         assert_int_equal(got_rows[2].mask[(id - FIRST) / 32] >> (id - FIRST) % 32 & 1,
                          id < LAST && id % 7 < 3);
-    payload[size.payload_bytes - 1] |= 1; /* behind the range's last id */
+    assert_true(!got_rows[0].wants_id && !got_rows[1].wants_id && got_rows[2].wants_id);
+    assert_int_equal(got_rows[2].id, LAST - 1);
+    bytes_store32(payload + size.payload_bytes - 4, LAST);
+    assert_int_equal(take_logits(size.payload_bytes), ERR_RANGE);
+    (void)write_logits();
+    payload[size.payload_bytes - 5] |= 1; /* behind the range's last id */
     assert_int_equal(take_logits(size.payload_bytes), ERR_FORMAT);
     (void)write_logits();
     hostile_cut(read_logits, header, size.header_bytes);
@@ -266,7 +275,9 @@ static void test_logits_fields(void **state)
     assert_int_equal(hostile_set(r, header, R1 + 20, LAST - FIRST, 4), ERR_FORMAT); /* payload */
     assert_int_equal(hostile_set(r, header, R1 + 20, UINT32_MAX, 4), ERR_RANGE);
     assert_int_equal(hostile_set(r, header, R1 + 24, SAMPLER_BIAS_MAX + 1, 4), ERR_RANGE);
-    assert_int_equal(hostile_set(r, header, R1 + 28, 9, 4), ERR_FORMAT);
+    assert_int_equal(hostile_set(r, header, R1 + 28, 17, 4), ERR_FORMAT); /* not known */
+    assert_int_equal(hostile_set(r, header, R1 + 28, 9, 4),
+                     ERR_FORMAT); /* an id that is not there */
     assert_int_equal(hostile_set(r, header, R1 + 28, 5, 4),
                      ERR_FORMAT); /* a mask that is not there */
     assert_int_equal(hostile_set(r, header, 76, 1, 4), ERR_FORMAT);
@@ -320,6 +331,9 @@ static void test_logits_answer(void **state)
     assert_null(got_results[1].slice);
     assert_memory_equal(got_results[2].candidates, candidates[1], 16);
     assert_memory_equal(got_results[2].slice, slice, sizeof slice);
+    assert_true(got_results[2].id_logit == 32.0f && got_results[0].id_logit == 0);
+    bytes_store32(payload + size.payload_bytes - 4, 0x7fc00000);
+    assert_int_equal(take_answer(size.payload_bytes), ERR_NOT_FINITE);
     hostile_cut(read_logits_answer, answer, size.header_bytes);
     hostile_flip(read_logits_answer, answer, size.header_bytes);
     hostile_any(read_logits_answer, answer, size.header_bytes);
