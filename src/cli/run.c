@@ -252,37 +252,46 @@ typedef struct Timing {
     double start, first, end;
 } Timing;
 
-/* Works until the conversation has its next token, or none is left. */
-static Error next_token(Run *r, uint32_t *id, bool *done, Why *why)
+/* Works until the conversation has its next tokens, or none is left: then *count is 0. */
+static Error next_tokens(Run *r, const uint32_t **ids, uint32_t *count, Why *why)
 {
     const CoordinatorEvent *event;
-    uint32_t count;
+    uint32_t events;
+    *count = 0;
     do
-        if (!engine_step(r->session.engine, &event, &count, why)) {
-            *done = true;
-            return OK;
-        }
-    while (!count);
-    *id = event->token;
-    *done = !event->has_token;
+        if (!engine_step(r->session.engine, &event, &events, why)) return OK;
+    while (!events);
+    *ids = event->tokens;
+    *count = event->token_count;
     return event->error;
+}
+
+/* Shows one token. */
+static Error show_token(Run *r, Detokenizer *d, uint32_t id, bool *ended, bool *stopped, Why *why)
+{
+    uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
+    size_t bytes;
+    *ended = tokenizer_is_end(r->session.model.tokenizer, id);
+    if (*ended) return OK;
+    TRY(detokenizer_push(d, id, text, sizeof text, &bytes, stopped, why));
+    return show(r, text, bytes, why);
 }
 
 static Error stream(Run *r, Detokenizer *d, Timing *timing, Why *why)
 {
     uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
     size_t bytes;
-    bool done = false, stopped = false;
-    for (;;) {
-        uint32_t id;
-        TRY(next_token(r, &id, &done, why));
+    bool ended = false, stopped = false;
+    while (!ended && !stopped) {
+        const uint32_t *ids;
+        uint32_t count;
+        TRY(next_tokens(r, &ids, &count, why));
         if (!timing->generated) timing->first = engine_options_seconds();
-        if (done) break;
-        timing->generated++;
-        if (tokenizer_is_end(r->session.model.tokenizer, id)) break;
-        TRY(detokenizer_push(d, id, text, sizeof text, &bytes, &stopped, why));
-        TRY(show(r, text, bytes, why));
-        if (stopped) break;
+        if (!count) break;
+        for (uint32_t i = 0; i < count && !ended && !stopped; i++) {
+            timing->generated++;
+            TRY(show_token(r, d, ids[i], &ended, &stopped, why));
+        }
     }
     coordinator_stop(engine_coordinator(r->session.engine), 0);
     if (stopped) return OK;

@@ -26,13 +26,13 @@ void pipeline_forward_begin(Pipeline *p, Frame *f)
         p->used[q->session] = true;
         decode = decode && q->rows == 1;
     }
-    for (uint32_t i = 0; i < w->pick_count; i++) f->wanted[i] = w->picks[i].row;
+    for (uint32_t i = 0; i < w->wanted_count; i++) f->wanted[i] = w->wanted[i];
     f->request = (Forward){.mode = decode ? FORWARD_DECODE : FORWARD_PREFILL,
                            .element = p->element,
                            .rows = w->rows,
                            .sequences = f->sequences,
                            .sequence_count = w->sequence_count,
-                           .wanted_count = w->pick_count};
+                           .wanted_count = w->wanted_count};
 }
 
 /* ---- Asking ---- */

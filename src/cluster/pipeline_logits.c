@@ -163,7 +163,7 @@ static Error read_rows(Pipeline *p, Frame *f, Why *why)
     uint32_t width = p->config.hyper->hidden;
     uint64_t row_bytes = rows_row_bytes(p->element, width);
     for (uint32_t i = 0; i < f->work->pick_count; i++) {
-        uint64_t row = f->only_wanted ? i : f->work->picks[i].row;
+        uint64_t row = f->only_wanted ? f->work->picks[i].wanted : f->work->picks[i].row;
         TRY(rows_read(p->element, f->rows + row * row_bytes, 1, width,
                       f->hidden + (size_t)i * width, why));
     }
@@ -243,12 +243,14 @@ static Error give(Pipeline *p, Frame *f, uint32_t row, Why *why)
 {
     CoordinatorPick *pick = &f->work->picks[f->round[row]];
     uint32_t asked = f->row[row].k;
+    float scale = pick->sum_scale;
+    if (pick->wants_id) return error_why(why, ERR_NOT_AVAILABLE, "scores of a prompt in a cluster");
     Merged m = merge(p, f, row);
     if (!m.count) return error_why(why, ERR_UNREACHABLE, "no shard answered");
     bool complete = m.count == m.ids;
     TRY(coordinator_give_top(p->coordinator, pick, p->best, m.count, complete,
-                             pick->wants_sum ? &m.sum : NULL, why));
-    if (pick->picked || (pick->k > asked && !complete)) return OK;
+                             pick->wants_sum ? &m.sum : NULL, 0, why));
+    if (pick->picked || pick->sum_scale != scale || (pick->k > asked && !complete)) return OK;
     return error_why(why, ERR_INTERNAL, "%u candidates did not suffice for a pick", m.count);
 }
 

@@ -48,7 +48,9 @@ CoordinatorConfig plan_coordinator_config(const Plan *plan)
                                .context = plan->context,
                                .chunk = plan->chunk,
                                .slots = r->sessions,
-                               .logit_rows = plan->logit_rows};
+                               .logit_rows = plan->logit_rows,
+                               .drafts = r->drafts,
+                               .hidden = r->hyper->hidden};
 }
 
 /* A station at an end of the line that keeps the embedding or the head. */

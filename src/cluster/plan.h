@@ -48,6 +48,7 @@ typedef struct PlanRequest {
     uint32_t context;    /* 0: the largest that fits, at most 8192 and the model's */
     uint32_t chunk;      /* 0: the largest that fits well, at most 512 */
     uint32_t logit_rows; /* wanted at once; the plan may give fewer, at least 1 */
+    uint32_t drafts;     /* guesses of a slot in a frame, at most; their picks are in logit_rows */
     uint32_t sessions;   /* sequences at once, each with the whole context; 0: 1 */
     uint32_t workers;
     bool forms; /* solo: answers may have to have a form */

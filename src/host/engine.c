@@ -30,7 +30,6 @@ struct Engine {
     SamplerCandidate *best, *shard_best, *merged; /* [vocabulary] each */
     const float **slices;
     uint32_t *slice_lengths;
-    uint32_t *wanted; /* [sessions] rows of a frame whose logits are asked for */
     uint32_t passes;
     double large_pages;
     bool paced;
@@ -115,7 +114,6 @@ static Error take_buffers(Engine *e, Arena *arena, Why *why)
     e->shards = ARENA_NEW(arena, Shard *, p->request.shards);
     e->slices = ARENA_NEW(arena, const float *, p->request.shards);
     e->slice_lengths = ARENA_NEW(arena, uint32_t, p->request.shards);
-    e->wanted = ARENA_NEW(arena, uint32_t, p->request.sessions);
     e->x = arena_take_raw(arena, (size_t)p->chunk * h->hidden * sizeof(float));
     e->partial = arena_take_raw(arena, (size_t)p->chunk * h->hidden * sizeof(float));
     e->g = arena_take_raw(arena, (size_t)p->chunk * h->ffn * sizeof(float));
@@ -123,8 +121,8 @@ static Error take_buffers(Engine *e, Arena *arena, Why *why)
     e->best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
     e->shard_best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
     e->merged = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
-    if (!e->stations || !e->shards || !e->slices || !e->slice_lengths || !e->wanted || !e->x ||
-        !e->partial || !e->g || !e->hidden || !e->best || !e->shard_best || !e->merged)
+    if (!e->stations || !e->shards || !e->slices || !e->slice_lengths || !e->x || !e->partial ||
+        !e->g || !e->hidden || !e->best || !e->shard_best || !e->merged)
         return error_why(why, ERR_MEMORY, "the plan's sum is too small for the frames");
     return OK;
 }
@@ -259,8 +257,17 @@ static uint32_t top(Engine *e, uint32_t row, uint32_t k, LogSum *sum, float scal
 
 /* --- Answers --- */
 
+/* The adjusted logit of one id: that of the shard that has it. */
+static float logit_of(const Engine *e, uint32_t row, uint32_t id)
+{
+    uint32_t shard = 0;
+    while (id - shard_id_first(e->shards[shard]) >= e->slice_lengths[shard]) shard++;
+    return shard_logits(e->shards[shard], row)[id - shard_id_first(e->shards[shard])];
+}
+
 static Error pick_token(Engine *e, uint32_t row, CoordinatorPick *pick, Why *why)
 {
+    if (pick->picked) return OK; /* behind a draft that was wrong */
     for (uint32_t i = 0; pick->mask && i < e->plan.request.shards; i++)
         shard_mask(e->shards[i], row, pick->mask, shard_id_first(e->shards[i]));
     for (uint32_t i = 0; i < e->plan.request.shards; i++)
@@ -270,27 +277,39 @@ static Error pick_token(Engine *e, uint32_t row, CoordinatorPick *pick, Why *why
         uint32_t count = top(e, row, pick->k, pick->wants_sum ? &sum : NULL, pick->sum_scale);
         bool complete = count == e->plan.request.hyper->vocabulary;
         TRY(coordinator_give_top(e->coordinator, pick, e->best, count, complete,
-                                 pick->wants_sum ? &sum : NULL, why));
+                                 pick->wants_sum ? &sum : NULL,
+                                 pick->wants_id ? logit_of(e, row, pick->id) : 0, why));
     }
     return OK;
+}
+
+/* Nothing of the frame can fail any more. */
+static void give_pool(Engine *e, const CoordinatorFrame *frame, uint32_t pool, bool dropped)
+{
+    const CoordinatorPool *p = &frame->pools[pool];
+    for (uint32_t i = p->first; i < p->first + p->count; i++) {
+        norm_row(e, dropped ? i : frame->wanted[i], 0);
+        coordinator_give_hidden(e->coordinator, p->slot, e->hidden);
+    }
 }
 
 static Error carry_out(Engine *e, CoordinatorFrame *frame, Why *why)
 {
     TRY(embed(e, frame->ids, frame->rows, why));
-    for (uint32_t i = 0; i < frame->pick_count; i++) e->wanted[i] = frame->picks[i].row;
     StationFrame rows = {.x = e->x,
                          .g = e->g,
                          .rows = frame->rows,
                          .sequences = frame->sequences,
                          .sequence_count = frame->sequence_count,
-                         .wanted = e->wanted,
-                         .wanted_count = frame->pick_count};
+                         .wanted = frame->wanted,
+                         .wanted_count = frame->wanted_count};
     TRY(forward_frame(e, &rows, why));
     bool dropped = station_drops_unwanted(e->stations[e->plan.request.stations - 1]);
-    for (uint32_t i = 0; i < frame->pick_count; i++) norm_row(e, dropped ? i : e->wanted[i], i);
+    for (uint32_t i = 0; i < frame->pick_count; i++)
+        norm_row(e, dropped ? frame->picks[i].wanted : frame->picks[i].row, i);
     TRY(head(e, frame->pick_count, why));
     for (uint32_t i = 0; i < frame->pick_count; i++) TRY(pick_token(e, i, &frame->picks[i], why));
+    for (uint32_t i = 0; i < frame->pool_count; i++) give_pool(e, frame, i, dropped);
     return OK;
 }
 

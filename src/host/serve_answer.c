@@ -290,7 +290,8 @@ void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event,
         fail(s, a, event->error, why);
         return;
     }
-    if (event->has_token && !take_token(s, a, event->token)) return;
+    for (uint32_t i = 0; i < event->token_count; i++)
+        if (!take_token(s, a, event->tokens[i])) return;
     if (event->ended) end_by_length(s, a);
     else pause_if_behind(s, a);
 }

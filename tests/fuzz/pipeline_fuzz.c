@@ -277,8 +277,10 @@ static void step(World *w)
     CoordinatorEvent event;
     Why why;
     pipeline_advance(w->pipeline, w->now_ns);
-    while (pipeline_next_event(w->pipeline, &event, &why))
-        ASSERT(event.slot < SLOTS && event.token < VOCABULARY);
+    while (pipeline_next_event(w->pipeline, &event, &why)) {
+        ASSERT(event.slot < SLOTS);
+        for (uint32_t i = 0; i < event.token_count; i++) ASSERT(event.tokens[i] < VOCABULARY);
+    }
     pipeline_advance(w->pipeline, w->now_ns);
     start_calls(w);
     pass_time(w);

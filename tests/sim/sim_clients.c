@@ -214,14 +214,15 @@ static void take_event(Sim *s, const CoordinatorEvent *e, const Why *why)
         return;
     }
     SimRequest *q = &s->requests[i];
-    sim_log(s, "request %d:%s %u%s %s %s", i, e->has_token ? " token" : "", e->token,
-            e->ended ? ", end" : "", e->error ? error_text(e->error) : "", why->text);
+    sim_log(s, "request %d: %u tokens from %u%s %s %s", i, e->token_count,
+            e->token_count ? e->tokens[0] : 0, e->ended ? ", end" : "",
+            e->error ? error_text(e->error) : "", why->text);
     if (pipeline_is_degraded(s->pipeline, e->slot)) {
         q->exempt = true;
         if (!s->plan.own_is_broken)
             sim_fail(s, "request %d is degraded, and every row can be read", i);
     }
-    if (e->has_token) take_token(s, (uint32_t)i, e->token);
+    for (uint32_t t = 0; t < e->token_count; t++) take_token(s, (uint32_t)i, e->tokens[t]);
     if (!e->ended) return;
     /* Not even zero rows help when no shard at all has answered. */
     if (e->error == ERR_UNREACHABLE && s->plan.own_is_broken) q->exempt = true;

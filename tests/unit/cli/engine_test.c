@@ -106,7 +106,8 @@ static void run(Engine *e, uint32_t out[SLOTS][TOKENS])
     while (engine_step(e, &events, &count, &why))
         for (uint32_t i = 0; i < count; i++) {
             if (events[i].error != OK) fail_msg("%s", why.text);
-            if (events[i].has_token) out[events[i].slot][have[events[i].slot]++] = events[i].token;
+            for (uint32_t t = 0; t < events[i].token_count; t++)
+                out[events[i].slot][have[events[i].slot]++] = events[i].tokens[t];
         }
     for (uint32_t i = 0; i < SLOTS; i++) assert_true(have[i] == 0 || have[i] == TOKENS);
 }

@@ -16,7 +16,7 @@ static void *memory;
 
 static Coordinator *make_frames(uint32_t slots, uint32_t chunk, uint32_t context, uint32_t frames)
 {
-    CoordinatorConfig config = {VOCABULARY, context, chunk, slots, slots, frames, 0};
+    CoordinatorConfig config = {VOCABULARY, context, chunk, slots, slots, frames, 0, 0, 0};
     Coordinator *c;
     size_t bytes = (size_t)coordinator_bytes(&config);
     memory = malloc(bytes);
@@ -34,7 +34,7 @@ static Coordinator *make(uint32_t slots, uint32_t chunk, uint32_t context)
 static void give(Coordinator *c, CoordinatorPick *pick, uint32_t id)
 {
     SamplerCandidate best = {id, 3.5f};
-    assert_int_equal(coordinator_give_top(c, pick, &best, 1, false, NULL, NULL), OK);
+    assert_int_equal(coordinator_give_top(c, pick, &best, 1, false, NULL, 0, NULL), OK);
     assert_true(pick->picked);
 }
 
@@ -49,7 +49,7 @@ static void expect_rows(Coordinator *c, uint32_t position, uint32_t rows, bool e
     assert_int_equal(frame->pick_count, 0);
     const CoordinatorEvent *event = coordinator_end_frame(c, frame, &count);
     assert_int_equal(count, ends);
-    if (ends) assert_true(event->ended && !event->has_token && event->error == OK);
+    if (ends) assert_true(event->ended && event->token_count == 0 && event->error == OK);
 }
 
 static void expect_token(Coordinator *c, uint32_t position, uint32_t rows, uint32_t id, bool ends)
@@ -65,8 +65,8 @@ static void expect_token(Coordinator *c, uint32_t position, uint32_t rows, uint3
     give(c, &frame->picks[0], id);
     const CoordinatorEvent *event = coordinator_end_frame(c, frame, &count);
     assert_int_equal(count, 1);
-    assert_true(event->has_token);
-    assert_int_equal(event->token, id);
+    assert_int_equal(event->token_count, 1);
+    assert_int_equal(event->tokens[0], id);
     assert_int_equal(event->ended, ends);
 }
 
@@ -153,7 +153,7 @@ static void answers_and_prompts_share_frames(void **state)
     const CoordinatorEvent *events = coordinator_end_frame(c, frame, &count);
     assert_int_equal(count, 2);
     assert_int_equal(events[1].slot, 2);
-    assert_int_equal(events[1].token, 60);
+    assert_int_equal(events[1].tokens[0], 60);
     coordinator_stop(c, 0);
     assert_false(coordinator_is_active(c, 0));
     assert_true(coordinator_frame(c, &frame));
@@ -221,7 +221,7 @@ static void more_candidates(void **state)
         logsum_start(&sum);
         logsum_add(&sum, logits, VOCABULARY, pick->sum_scale);
         assert_int_equal(
-            coordinator_give_top(c, pick, flat, pick->k, pick->k == VOCABULARY, &sum, NULL), OK);
+            coordinator_give_top(c, pick, flat, pick->k, pick->k == VOCABULARY, &sum, 0, NULL), OK);
     }
     assert_true(rounds >= 1 && pick->token < VOCABULARY);
     free(memory);
@@ -584,7 +584,7 @@ static void answers_follow_a_grammar(void **state)
     uint32_t tokens = r.small->vocab.tokens, count, prompt[] = {'x', 'y'};
     uint32_t ab = small_find(r.small, "ab"), abc = small_find(r.small, "abc"),
              end = r.small->vocab.eos;
-    CoordinatorConfig config = {tokens, CONTEXT, CHUNK, 1, 1, 1, 0};
+    CoordinatorConfig config = {tokens, CONTEXT, CHUNK, 1, 1, 1, 0, 0, 0};
     Coordinator *c;
     size_t bytes = (size_t)coordinator_bytes(&config);
     memory = malloc(bytes);
@@ -597,13 +597,13 @@ static void answers_follow_a_grammar(void **state)
 
     CoordinatorFrame *frame = expect_allowed(c, &r, (uint32_t[]){'a', ab, abc}, 3, false);
     SamplerCandidate forbidden = {'b', 1.0f};
-    assert_int_equal(coordinator_give_top(c, frame->picks, &forbidden, 1, false, NULL, &why),
+    assert_int_equal(coordinator_give_top(c, frame->picks, &forbidden, 1, false, NULL, 0, &why),
                      ERR_RANGE);
     coordinator_give_up_frames(c, NULL); /* and the same once more */
     frame = expect_allowed(c, &r, (uint32_t[]){'a', ab, abc}, 3, false);
     give(c, frame->picks, ab);
     const CoordinatorEvent *event = coordinator_end_frame(c, frame, &count);
-    assert_true(count == 1 && event->token == ab && !event->ended);
+    assert_true(count == 1 && event->tokens[0] == ab && !event->ended);
 
     frame = expect_allowed(c, &r, (uint32_t[]){'c'}, 1, true);
     coordinator_stop(c, 0); /* a reader that is slow: what is under way counts no longer */

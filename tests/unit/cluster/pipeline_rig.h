@@ -576,7 +576,7 @@ static inline void rig_solo_frame(Rig *rig, RigNode *station, RigNode *shard, Co
             uint32_t count = shard_top(shard->shard, 0, pick->k, best,
                                        pick->wants_sum ? &sum : NULL, pick->sum_scale);
             assert_int_equal(coordinator_give_top(c, pick, best, count, count == TINY_VOCABULARY,
-                                                  pick->wants_sum ? &sum : NULL, NULL),
+                                                  pick->wants_sum ? &sum : NULL, 0, NULL),
                              OK);
         }
     }
@@ -594,7 +594,7 @@ static inline uint32_t rig_solo(TinyModel *model, const RigTalk *talk, uint32_t 
     rig->file = (ClusterFile){.chunk = 256, .sessions = 1};
     rig_open_station(rig, &station, (PhaseRange){0, TINY_LAYERS * PHASES});
     rig_open_shard(rig, &shard, 0, TINY_VOCABULARY);
-    CoordinatorConfig config = {TINY_VOCABULARY, RIG_CONTEXT, 256, 1, 1, 1, 0};
+    CoordinatorConfig config = {TINY_VOCABULARY, RIG_CONTEXT, 256, 1, 1, 1, 0, 0, 0};
     size_t bytes = (size_t)coordinator_bytes(&config);
     void *memory = malloc(bytes);
     Arena arena = arena_make(memory, bytes);
