@@ -53,6 +53,7 @@ typedef struct PipelineConfig {
     const ClusterFile *cluster; /* context, chunk, element, cache, knot_id, nodes */
     const Hyper *hyper;
     uint32_t slots, logit_rows;
+    uint32_t drafts;      /* guesses of a slot in a frame, at most; 0: none */
     uint32_t frames;      /* at stations at once; 0: as many as stations */
     uint32_t nonce;       /* no other coordinator's: begins the names of sessions; random */
     uint32_t patience_ms; /* 0: 30,000 */
@@ -128,6 +129,14 @@ void pipeline_forget(Pipeline *p, uint32_t slot);
 /* Whether the slot's answer used zero rows in place of a shard's. Cleared by coordinator_truncate, and by
  * coordinator_start with ids; what the stations hold of it is not used again. */
 bool pipeline_is_degraded(const Pipeline *p, uint32_t slot);
+
+/* ---- What the answer in a slot has cost at a node (PIPELINE_OWN: read from the own store), since the slot's costs were
+ * forgotten. A call counts in full for every slot that had rows in it, its bytes by their share of the rows. */
+typedef struct PipelineCost {
+    uint64_t calls, ns, bytes_sent, bytes_received;
+} PipelineCost;
+const PipelineCost *pipeline_cost(const Pipeline *p, uint32_t slot, uint32_t node);
+void pipeline_costs_forget(Pipeline *p, uint32_t slot);
 
 /* ---- What is known of a node. */
 typedef enum PipelineNodeState { PIPELINE_UNKNOWN, PIPELINE_UP, PIPELINE_DOWN } PipelineNodeState;

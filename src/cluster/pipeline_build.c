@@ -22,6 +22,8 @@ CoordinatorConfig pipeline_coordinator_config(const PipelineConfig *c)
                                .chunk = c->cluster->chunk ? c->cluster->chunk : CHUNK_DEFAULT,
                                .slots = c->slots,
                                .logit_rows = c->logit_rows,
+                               .drafts = c->drafts,
+                               .hidden = c->hyper->hidden,
                                .frames = spread_of(c) + 1, /* one more gets its rows meanwhile */
                                .spread = spread_of(c)};
 }
@@ -167,10 +169,10 @@ static void lay_frame(const Pipeline *p, Memory *l, Frame *f)
 {
     const PipelineConfig *c = &p->config;
     uint32_t any = 0;
-    Forward largest = {.sequence_count = c->slots, .wanted = &any, .wanted_count = c->logit_rows};
+    Forward largest = {.sequence_count = c->slots, .wanted = &any, .wanted_count = p->chunk};
     f->ids = take(l, p->chunk, sizeof *f->ids);
     f->sequences = take(l, c->slots, sizeof *f->sequences);
-    f->wanted = take(l, c->logit_rows, sizeof *f->wanted);
+    f->wanted = take(l, p->chunk, sizeof *f->wanted);
     f->round = take(l, c->logit_rows, sizeof *f->round);
     f->row = take(l, c->logit_rows, sizeof *f->row);
     f->header = take(l, 1, forward_header_size(&largest));
@@ -207,12 +209,15 @@ static void lay_slots(Pipeline *p, Memory *l)
     p->forget = take(l, slots, sizeof *p->forget);
     p->slot_replays = take(l, slots, sizeof *p->slot_replays);
     p->drops = take(l, slots, sizeof *p->drops);
+    p->costs = take(l, pipeline_costs_count(p), sizeof *p->costs);
+    p->row = take(l, p->config.hyper->hidden, sizeof *p->row);
     p->events_max = 2 * slots;
     p->events = take(l, p->events_max, sizeof *p->events);
     for (uint32_t i = 0; !l->full && l->arena && i < slots; i++) {
         p->sessions[i] = pipeline_session_id(p);
         p->used[i] = p->forget[i] = false;
         p->slot_replays[i] = 0;
+        pipeline_costs_forget(p, i);
     }
 }
 

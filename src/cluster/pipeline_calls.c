@@ -174,6 +174,8 @@ void pipeline_answer(Pipeline *p, uint32_t call, const PipelineAnswer *answer, u
     p->now_ns = now_ns;
     e.error = read_status(c, answer, &e.why);
     if (e.answered) pipeline_node_of(p, c->body.node)->bytes_received += answer->bytes;
+    const Frame *f = frame_of(p, call);
+    if (f && f->work) pipeline_costs_add(p, f, &c->body, e.took_ns, e.answered ? answer->bytes : 0);
     end_call(p, c, &e);
     pipeline_forget_waiting(p);
 }

@@ -18,7 +18,7 @@ void pipeline_forward_begin(Pipeline *p, Frame *f)
     f->waits_since_ns = 0;
     f->moved_ns = p->now_ns;
     p->again = true;
-    bool decode = true;
+    bool decode = true, verify = w->pick_count == w->rows;
     for (uint32_t i = 0; i < w->sequence_count; i++) {
         const StationSequence *q = &w->sequences[i];
         f->sequences[i] = (ForwardSequence){
@@ -27,7 +27,9 @@ void pipeline_forward_begin(Pipeline *p, Frame *f)
         decode = decode && q->rows == 1;
     }
     for (uint32_t i = 0; i < w->wanted_count; i++) f->wanted[i] = w->wanted[i];
-    f->request = (Forward){.mode = decode ? FORWARD_DECODE : FORWARD_PREFILL,
+    f->request = (Forward){.mode = decode   ? FORWARD_DECODE
+                                   : verify ? FORWARD_VERIFY
+                                            : FORWARD_PREFILL,
                            .element = p->element,
                            .rows = w->rows,
                            .sequences = f->sequences,

@@ -68,7 +68,9 @@ static LogitsRow row_of(const Pipeline *p, const CoordinatorPick *pick)
                        .seen_count = pick->seen_count,
                        .bias = s->bias,
                        .bias_count = s->bias_count,
-                       .mask = pick->mask};
+                       .mask = pick->mask,
+                       .wants_id = pick->wants_id,
+                       .id = pick->id};
 }
 
 static LogitsRequest request_of(const Pipeline *p, const Frame *f, uint64_t id)
@@ -157,17 +159,37 @@ static void begin_round(Pipeline *p, Frame *f)
     for (uint32_t i = 0; i < p->shards; i++) begin_ask(p, f, i);
 }
 
-/* The picks' rows of the last station's answer. */
-static Error read_rows(Pipeline *p, Frame *f, Why *why)
+/* A wanted row of the last station's answer. */
+static Error read_row(const Pipeline *p, const Frame *f, uint32_t wanted, float *out, Why *why)
 {
     uint32_t width = p->config.hyper->hidden;
-    uint64_t row_bytes = rows_row_bytes(p->element, width);
-    for (uint32_t i = 0; i < f->work->pick_count; i++) {
-        uint64_t row = f->only_wanted ? f->work->picks[i].wanted : f->work->picks[i].row;
-        TRY(rows_read(p->element, f->rows + row * row_bytes, 1, width,
-                      f->hidden + (size_t)i * width, why));
-    }
+    uint64_t row = f->only_wanted ? wanted : f->work->wanted[wanted];
+    return rows_read(p->element, f->rows + row * rows_row_bytes(p->element, width), 1, width, out,
+                     why);
+}
+
+/* Those of picks to the frame's area; those of pools stay where they are until the frame ends. */
+static Error read_rows(Pipeline *p, Frame *f, Why *why)
+{
+    const CoordinatorFrame *w = f->work;
+    size_t width = p->config.hyper->hidden;
+    for (uint32_t i = 0; i < w->pick_count; i++)
+        TRY(read_row(p, f, w->picks[i].wanted, f->hidden + i * width, why));
+    for (uint32_t i = 0; i < w->pool_count; i++)
+        for (uint32_t j = 0; j < w->pools[i].count; j++)
+            TRY(read_row(p, f, w->pools[i].first + j, p->row, why));
     return OK;
+}
+
+void pipeline_logits_give_pools(Pipeline *p, const Frame *f)
+{
+    const CoordinatorFrame *w = f->work;
+    for (uint32_t i = 0; i < w->pool_count; i++)
+        for (uint32_t j = 0; j < w->pools[i].count; j++) {
+            Error error = read_row(p, f, w->pools[i].first + j, p->row, NULL);
+            ASSERT(error == OK); /* it was read before */
+            coordinator_give_hidden(p->coordinator, w->pools[i].slot, p->row);
+        }
 }
 
 void pipeline_logits_begin(Pipeline *p, Frame *f)
@@ -221,11 +243,12 @@ void pipeline_logits_zero(Pipeline *p, Frame *f, uint32_t shard)
 typedef struct Merged {
     uint32_t count, ids; /* candidates; ids of the shards that answered */
     LogSum sum;
+    float id_logit; /* of the id that is wanted */
 } Merged;
 
 static Merged merge(Pipeline *p, const Frame *f, uint32_t row)
 {
-    Merged m = {0};
+    Merged m = {.id_logit = -__builtin_inff()}; /* as of a row of zeros' shard: it is not known */
     logsum_start(&m.sum);
     for (uint32_t i = 0; i < p->shards; i++) {
         const ShardTerms *t = &pipeline_shard(p, i)->terms.shard;
@@ -234,6 +257,8 @@ static Merged merge(Pipeline *p, const Frame *f, uint32_t row)
         m.count = sampler_merge(p->best, m.count, r->candidates, r->candidate_count, f->row[row].k,
                                 p->merged);
         if (f->row[row].wants_sum) logsum_merge(&m.sum, &r->sum);
+        if (f->row[row].wants_id && f->row[row].id - t->id_first < t->id_last - t->id_first)
+            m.id_logit = r->id_logit;
         m.ids += t->id_last - t->id_first;
     }
     return m;
@@ -242,15 +267,15 @@ static Merged merge(Pipeline *p, const Frame *f, uint32_t row)
 static Error give(Pipeline *p, Frame *f, uint32_t row, Why *why)
 {
     CoordinatorPick *pick = &f->work->picks[f->round[row]];
-    uint32_t asked = f->row[row].k;
-    float scale = pick->sum_scale;
-    if (pick->wants_id) return error_why(why, ERR_NOT_AVAILABLE, "scores of a prompt in a cluster");
+    const LogitsRow *asked = &f->row[row];
+    if (pick->picked) return OK; /* behind a draft that was wrong */
     Merged m = merge(p, f, row);
     if (!m.count) return error_why(why, ERR_UNREACHABLE, "no shard answered");
     bool complete = m.count == m.ids;
     TRY(coordinator_give_top(p->coordinator, pick, p->best, m.count, complete,
-                             pick->wants_sum ? &m.sum : NULL, 0, why));
-    if (pick->picked || pick->sum_scale != scale || (pick->k > asked && !complete)) return OK;
+                             asked->wants_sum ? &m.sum : NULL, m.id_logit, why));
+    bool other_sum = pick->wants_sum && (!asked->wants_sum || pick->sum_scale != asked->sum_scale);
+    if (pick->picked || other_sum || (pick->k > asked->k && !complete)) return OK;
     return error_why(why, ERR_INTERNAL, "%u candidates did not suffice for a pick", m.count);
 }
 

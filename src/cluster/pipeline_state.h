@@ -7,6 +7,7 @@
  *   pipeline_forward.c   a frame at a station
  *   pipeline_shards.c    a stage that asks shards: replicas, hedges, own store, zero rows
  *   pipeline_embed.c, pipeline_logits.c   what the two stages ask, and what they do with the answers
+ *   pipeline_costs.c     what each slot's answer costs at each node
  *   pipeline_ends.c      stations that keep the embedding or the head: each the one shard of its stage
  *
  *   frame:  IDLE --taken--> EMBED --> FORWARD (station 0 .. S-1) --> LOGITS --> DONE --ended in order--> IDLE
@@ -133,7 +134,7 @@ typedef struct Frame {
 
     uint32_t *ids;              /* [chunk] */
     ForwardSequence *sequences; /* [slots] */
-    uint32_t *wanted;           /* [logit_rows] */
+    uint32_t *wanted;           /* [chunk] */
     Forward request;            /* the last one to a station */
     uint32_t station;           /* range of stations it is at, or waits for */
     uint8_t *header;            /* of the request */
@@ -193,6 +194,9 @@ struct Pipeline {
     uint64_t sessions_made;
     uint64_t *drops; /* a ring of the last sessions to be freed */
     uint64_t drops_made;
+
+    PipelineCost *costs; /* [slots][nodes, then PIPELINE_OWN's] */
+    float *row;          /* [hidden]: one of a pool */
 
     Event *events; /* a ring */
     uint32_t events_first, events_count, events_max;
@@ -276,6 +280,11 @@ uint64_t pipeline_nodes_wake_ns(const Pipeline *p);
 /* "layers of station-1 (HOST:PORT): " and what happened. */
 MUST_CHECK Error pipeline_nodes_explain(const Pipeline *p, const Range *r, Why *why);
 
+/* pipeline_costs.c */
+uint64_t pipeline_costs_count(const Pipeline *p);
+void pipeline_costs_add(Pipeline *p, const Frame *f, const PipelineCall *call, uint64_t took_ns,
+                        uint64_t received);
+
 /* pipeline_build.c */
 ShardTerms pipeline_build_shard_terms(const Pipeline *p, uint32_t id_first, uint32_t id_last);
 
@@ -327,6 +336,8 @@ MUST_CHECK Error pipeline_logits_take(Pipeline *p, Frame *f, uint32_t shard, uin
                                       size_t bytes, Why *why);
 void pipeline_logits_zero(Pipeline *p, Frame *f, uint32_t shard);
 void pipeline_logits_end(Pipeline *p, Frame *f);
+/* The hidden states of its pools, to the coordinator: right before the frame ends. */
+void pipeline_logits_give_pools(Pipeline *p, const Frame *f);
 /* Nobody waits for it: no pick of it is made. */
 void pipeline_logits_drop(Pipeline *p, Frame *f);
 
