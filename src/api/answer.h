@@ -15,6 +15,8 @@
 enum {
     ANSWER_CHOICES_MAX = 8,
     ANSWER_ID_BYTES = 48,
+    ANSWER_TOOL_BYTES =
+        64, /* of text, of each call beside its arguments: JSON_WRITER_GROWTH comes on top */
     ANSWER_EVENT_BYTES = 1024 /* of an event without its text */
 };
 
@@ -50,10 +52,21 @@ typedef struct AnswerHead {
     AnswerFinish finish; /* of the choice that was written last */
 } AnswerHead;
 
+/* A call of a tool, or what an event brings of it: its name only the first. */
+typedef struct AnswerTool {
+    uint32_t index; /* among the choice's calls */
+    const uint8_t *name;
+    size_t name_bytes;        /* 0: the call goes on */
+    const uint8_t *arguments; /* JSON text */
+    size_t bytes;
+} AnswerTool;
+
 /* What one event carries, or one choice of a whole answer. */
 typedef struct AnswerPiece {
     const uint8_t *text;
     size_t bytes;
+    const AnswerTool *tools;
+    uint32_t tool_count;
 } AnswerPiece;
 
 typedef struct AnswerUsage {

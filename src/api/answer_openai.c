@@ -68,9 +68,13 @@ static void write_role(AnswerHead *head, JsonWriter *w, uint32_t index)
 
 static void write_piece(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece)
 {
+    bool text = piece->bytes || !piece->tool_count;
     begin_event(head, w, index);
-    json_writer_raw(w, is_chat(head) ? ",\"delta\":{\"content\":" : ",\"text\":");
-    json_writer_string(w, piece->text, piece->bytes);
+    json_writer_raw(w, is_chat(head) ? ",\"delta\":{" : ",\"text\":");
+    if (is_chat(head) && text) json_writer_raw(w, "\"content\":");
+    if (text) json_writer_string(w, piece->text, piece->bytes);
+    if (text && piece->tool_count) json_writer_raw(w, ",");
+    if (piece->tool_count) answer_tools_write(head, w, index, piece, true);
     if (is_chat(head)) json_writer_raw(w, "}");
     end_event(head, w, ANSWER_GOES_ON);
 }
@@ -119,7 +123,12 @@ static void choice(AnswerHead *head, JsonWriter *w, uint32_t index, const Answer
     json_writer_u64(w, index);
     json_writer_raw(w, is_chat(head) ? ",\"message\":{\"role\":\"assistant\",\"content\":"
                                      : ",\"text\":");
-    json_writer_string(w, piece->text, piece->bytes);
+    if (piece->tool_count && !piece->bytes) json_writer_raw(w, "null");
+    else json_writer_string(w, piece->text, piece->bytes);
+    if (piece->tool_count) {
+        json_writer_raw(w, ",");
+        answer_tools_write(head, w, index, piece, false);
+    }
     if (is_chat(head)) json_writer_raw(w, ",\"refusal\":null}");
     json_writer_raw(w, ",\"logprobs\":null,\"finish_reason\":");
     json_writer_raw(w, finish_names[finish]);

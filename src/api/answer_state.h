@@ -31,6 +31,12 @@ typedef struct AnswerTable {
 extern const AnswerTable answer_openai_completion, answer_openai_chat;
 extern const AnswerTable answer_responses, answer_ollama_chat, answer_ollama_generate;
 
+/* answer_tools.c */
+void answer_tools_write_id(const AnswerHead *head, JsonWriter *w, uint32_t choice, uint32_t call);
+/* "tool_calls":[...] of a piece that has some. */
+void answer_tools_write(const AnswerHead *head, JsonWriter *w, uint32_t choice,
+                        const AnswerPiece *piece, bool stream);
+
 /* The line "id: ..." in front of an event, when the stream can be resumed. */
 void answer_write_place(const AnswerHead *head, JsonWriter *w);
 

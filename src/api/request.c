@@ -21,6 +21,14 @@ void request_name_at(char *out, const char *name, size_t index, const char *more
     end_name(&w);
 }
 
+void request_name_join(char *out, const char *name, const char *more)
+{
+    JsonWriter w = json_writer_make(out, REFUSAL_PARAM_MAX - 1);
+    json_writer_raw(&w, name);
+    json_writer_raw(&w, more);
+    end_name(&w);
+}
+
 static bool is_plain(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -80,9 +88,9 @@ static const RequestField fields[] = {
     {"top_logprobs", IN_CHAT, request_plain_neutral},
     {"echo", IN_COMPLETION, request_plain_neutral},
     {"suffix", IN_COMPLETION, request_plain_neutral},
-    {"tools", IN_CHAT, request_plain_neutral},
-    {"tool_choice", IN_CHAT, request_plain_neutral},
-    {"parallel_tool_calls", IN_CHAT, request_plain_neutral},
+    {"tools", IN_CHAT | IN_TEMPLATE, request_tools_list},
+    {"tool_choice", IN_CHAT | IN_TEMPLATE, request_tools_choice},
+    {"parallel_tool_calls", IN_CHAT | IN_TEMPLATE, request_tools_parallel},
     {"functions", IN_CHAT, request_plain_neutral},
     {"function_call", IN_CHAT, request_plain_neutral},
     {"response_format", IN_CHAT, request_form_response_format},
@@ -182,7 +190,7 @@ static bool check_together(RequestReader *r)
     if (q->kind == REQUEST_COMPLETION && q->n * q->prompt_count > REQUEST_CHOICES_MAX)
         return refusal_make(r->refusal, REFUSAL_VALUE, "n",
                             "n times the number of prompts is at most %d", REQUEST_CHOICES_MAX);
-    return true;
+    return request_tools_check(r);
 }
 
 static bool check_stream(RequestReader *r)
@@ -197,7 +205,8 @@ size_t request_bytes(size_t body_bytes)
 {
     return json_scan_bytes(body_bytes) + arena_bytes(body_bytes) + arena_bytes(2 * body_bytes) +
            arena_bytes((body_bytes / 20 + 2) * sizeof(Turn)) + REQUEST_CHOICES_MAX * ARENA_ALIGN +
-           arena_bytes(SAMPLER_BIAS_MAX * sizeof(SamplerBias)) + 4 * ARENA_ALIGN;
+           arena_bytes(SAMPLER_BIAS_MAX * sizeof(SamplerBias)) + 4 * ARENA_ALIGN +
+           request_tools_bytes(body_bytes);
 }
 
 static const RequestTable openai = {"", fields, FIELDS};

@@ -39,16 +39,37 @@ enum {
     REQUEST_COMPLETION_TOKENS =
         16, /* of /v1/completions when max_tokens is not given, as in OpenAI's API */
     REQUEST_ECHO_BYTES_MAX = 64 << 10,
+    REQUEST_TOOLS_MAX = 128,         /* also calls in one message */
+    REQUEST_TOOL_VALUES_MAX = 65536, /* JSON values in all tools and calls */
+    REQUEST_TOOL_MEMBERS_MAX = 1024, /* of an object in them */
+    REQUEST_TOOL_DEPTH_MAX = 32,
+    REQUEST_TOOL_ID_MAX = 128,
     REQUEST_TOKENS_UNLIMITED = INT32_MAX /* up to the context's end */
 };
 
-/* What an answer must be: any text, any JSON object, JSON of a schema, text of a grammar. */
+/* What an answer must be: any text, any JSON object, JSON of a schema, text of a grammar, calls of tools (or, where
+ * tool_choice is auto, text without any). */
 typedef enum RequestForm {
     REQUEST_FREE,
     REQUEST_JSON_OBJECT,
     REQUEST_JSON_SCHEMA,
-    REQUEST_GRAMMAR
+    REQUEST_GRAMMAR,
+    REQUEST_TOOL_CALLS
 } RequestForm;
+
+typedef enum RequestToolChoice {
+    REQUEST_TOOLS_AUTO,
+    REQUEST_TOOLS_NONE,
+    REQUEST_TOOLS_REQUIRED,
+    REQUEST_TOOLS_NAMED
+} RequestToolChoice;
+
+typedef struct RequestTool {
+    const char *name;
+    size_t name_bytes;
+    yyjson_val *parameters; /* a JSON schema; NULL: none */
+    bool strict;
+} RequestTool;
 
 typedef struct RequestPrompt {
     bool is_ids;
@@ -83,8 +104,15 @@ typedef struct Request {
     const char *grammar; /* of REQUEST_GRAMMAR: GBNF */
     size_t grammar_bytes;
     RequestEcho echo;
-    uint32_t context_max;         /* prompt and answer together; 0: as many as the server has */
-    bool loads;                   /* wants no answer, only the model in memory */
+    uint32_t context_max; /* prompt and answer together; 0: as many as the server has */
+    bool loads;           /* wants no answer, only the model in memory */
+    RequestTool *tools;
+    uint32_t tool_count, tool_chosen; /* chosen: of REQUEST_TOOLS_NAMED */
+    RequestToolChoice tool_choice;
+    bool one_call;                 /* at most: parallel_tool_calls is false */
+    bool reads_calls;              /* the answer's text may have calls */
+    const JinjaValue *tool_values; /* what the template is told; NULL: no tools */
+    size_t tool_bytes;             /* about what they and the messages' calls are as JSON text */
     bool add_bos, plain_specials; /* tokenize: BOS in front; control tokens in the text stay text */
 } Request;
 

@@ -143,6 +143,8 @@ bool request_form_build(const Request *q, Arena *scratch, Arena *arena, Grammar 
                         Refusal *refusal)
 {
     Why why;
+    if (q->form == REQUEST_TOOL_CALLS)
+        return request_tools_grammar(q, scratch, arena, out, refusal);
     bool text = q->form == REQUEST_GRAMMAR;
     const char *param = text ? "grammar" : format_name(q->kind);
     Error error = text ? grammar_gbnf((const uint8_t *)q->grammar, q->grammar_bytes, scratch, arena,

@@ -55,8 +55,13 @@ static bool read_parts(RequestReader *r, yyjson_val *parts, size_t index, Turn *
     return true;
 }
 
+/* An assistant that calls tools may be silent; anybody else may not. */
 static bool read_content(RequestReader *r, yyjson_val *content, size_t index, Turn *turn)
 {
+    if (turn->calls && (!content || yyjson_is_null(content))) {
+        turn->silent = true;
+        return true;
+    }
     if (yyjson_is_arr(content)) return read_parts(r, content, index, turn);
     if (!content) return refuse_message(r, REFUSAL_MISSING, index, ".content", "is missing");
     if (!yyjson_is_str(content))
@@ -67,30 +72,39 @@ static bool read_content(RequestReader *r, yyjson_val *content, size_t index, Tu
     return true;
 }
 
+/* A key that the role has beside role and content. */
+static bool has_key(const char *role, yyjson_val *key)
+{
+    if (strcmp(role, "assistant") == 0) return yyjson_equals_str(key, "tool_calls");
+    return strcmp(role, "tool") == 0 &&
+           (yyjson_equals_str(key, "tool_call_id") || yyjson_equals_str(key, "name"));
+}
+
 /* Fields beside role and content: what a client copies from an answer is fine while it is empty. */
-static bool check_keys(RequestReader *r, yyjson_val *message, size_t index)
+static bool check_keys(RequestReader *r, yyjson_val *message, size_t index, const char *role_name)
 {
     static const char *const empty[] = {"name",        "refusal",  "tool_calls",
                                         "annotations", "audio",    "function_call",
                                         "images",      "thinking", "tool_name"};
+    static const char *const read[] = {".role", ".content", ".tool_calls", ".tool_call_id",
+                                       ".name"};
     size_t at, count;
     unsigned seen = 0;
     yyjson_val *key, *value;
     yyjson_obj_foreach(message, at, count, key, value)
     {
-        bool role = yyjson_equals_str(key, "role"), content = yyjson_equals_str(key, "content");
-        unsigned bit = role ? 1u : content ? 2u : 0u;
-        if (seen & bit)
-            return refuse_message(r, REFUSAL_VALUE, index, role ? ".role" : ".content",
-                                  "is given twice");
-        seen |= bit;
-        if (bit) continue;
+        unsigned i = 0;
+        while (i < sizeof read / sizeof *read && !yyjson_equals_str(key, read[i] + 1)) i++;
+        if (i < sizeof read / sizeof *read && seen >> i & 1)
+            return refuse_message(r, REFUSAL_VALUE, index, read[i], "is given twice");
+        seen |= 1u << i;
+        if (i < 2 || has_key(role_name, key)) continue;
         bool known = false,
              blank = yyjson_is_null(value) ||
                      (yyjson_is_arr(value) && yyjson_arr_size(value) == 0) ||
                      (yyjson_equals_str(key, "thinking") && yyjson_equals_str(value, ""));
-        for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++)
-            known |= yyjson_equals_str(key, empty[i]);
+        for (size_t k = 0; k < sizeof empty / sizeof empty[0]; k++)
+            known |= yyjson_equals_str(key, empty[k]);
         if (known && blank) continue;
         char field[REFUSAL_PARAM_MAX];
         request_name_safe(field, ".", key);
@@ -105,12 +119,19 @@ static bool read_message(RequestReader *r, yyjson_val *message, size_t index, Tu
     yyjson_val *role = yyjson_obj_get(message, "role");
     if (!yyjson_is_obj(message))
         return refuse_message(r, REFUSAL_TYPE, index, "", "must be an object");
-    if (!check_keys(r, message, index)) return false;
     if (!role) return refuse_message(r, REFUSAL_MISSING, index, ".role", "is missing");
-    turn->role = request_parts_role(role);
+    turn->role = yyjson_equals_str(role, "tool") ? "tool" : request_parts_role(role);
     if (!turn->role)
         return refuse_message(r, REFUSAL_VALUE, index, ".role",
-                              "must be system, developer, user or assistant");
+                              "must be system, developer, user, assistant or tool");
+    if (!check_keys(r, message, index, turn->role)) return false;
+    yyjson_val *calls = yyjson_obj_get(message, "tool_calls");
+    char param[REFUSAL_PARAM_MAX];
+    request_name_at(param, "messages", index, ".tool_calls");
+    if (calls && !yyjson_is_null(calls) && !request_tools_calls(r, calls, param, turn))
+        return false;
+    if (strcmp(turn->role, "tool") == 0 && !request_tools_answer(r, message, index, turn))
+        return false;
     return read_content(r, yyjson_obj_get(message, "content"), index, turn);
 }
 

@@ -17,6 +17,8 @@ typedef struct RequestReader {
     uint32_t best_of;
     bool no_penalties, raw;      /* of Ollama's requests */
     yyjson_val *prompt, *system; /* likewise; NULL: none, or empty */
+    const char *tool_name;       /* that tool_choice names */
+    size_t tool_name_bytes, tool_values;
 } RequestReader;
 
 typedef bool (*RequestRead)(RequestReader *r, yyjson_val *value, const char *name);
@@ -94,6 +96,21 @@ extern const RequestTable request_ollama_table;
 void request_ollama_defaults(Request *q);
 bool request_ollama_check(RequestReader *r);
 
+/* request_tools.c */
+size_t request_tools_bytes(size_t body_bytes); /* of the arena, for all of these */
+bool request_tools_list(RequestReader *r, yyjson_val *value, const char *name);
+bool request_tools_choice(RequestReader *r, yyjson_val *value, const char *name);
+bool request_tools_parallel(RequestReader *r, yyjson_val *value, const char *name);
+bool request_tools_check(RequestReader *r); /* what they decide together */
+/* An assistant's tool_calls; `param` is the field's name. */
+bool request_tools_calls(RequestReader *r, yyjson_val *value, const char *param, Turn *turn);
+/* What a tool's message says beside its content; the turns before it have been read. */
+bool request_tools_answer(RequestReader *r, yyjson_val *message, size_t index, Turn *turn);
+bool request_tools_grammar(const Request *q, Arena *scratch, Arena *arena, Grammar *out,
+                           Refusal *refusal);
+
+/* One name behind another, cut, into out[REFUSAL_PARAM_MAX]. */
+void request_name_join(char *out, const char *name, const char *more);
 /* "messages[3].content" into out[REFUSAL_PARAM_MAX]; `more` may be "". */
 void request_name_at(char *out, const char *name, size_t index, const char *more);
 /* A key of the client's as a refusal may show it: cut, and "" unless it is plain. */

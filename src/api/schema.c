@@ -234,35 +234,44 @@ size_t schema_scratch_bytes(void)
     return grammar_builder_bytes() + grammar_finish_scratch_bytes() + (4u << 20);
 }
 
-static void build(Schema *s)
+Error schema_start(Schema *s, GrammarBuilder *b, Arena *scratch, Why *why)
+{
+    *s = (Schema){.b = b,
+                  .arena = scratch,
+                  .properties = ARENA_NEW(scratch, SchemaProperty, SCHEMA_PROPERTIES_MAX),
+                  .keys = ARENA_NEW(scratch, yyjson_val *, SCHEMA_PROPERTIES_MAX)};
+    if (s->properties && s->keys) return OK;
+    return error_why(why, ERR_MEMORY, "no memory for a schema");
+}
+
+uint32_t schema_part(Schema *s, yyjson_val *root, uint32_t types)
 {
     SchemaView view = schema_view();
     memcpy(s->path, "$", 2);
     s->path_bytes = 1;
-    uint32_t root = grammar_rule(s->b, "root", 4);
-    if (s->root) schema_view_add(s, &view, s->root);
-    else view.types = SCHEMA_OBJECT;
-    grammar_define(s->b, root, schema_call(s, &view));
+    s->root = root;
+    s->first = s->last = NULL;
+    view.types = types;
+    if (root) schema_view_add(s, &view, root);
+    uint32_t node = schema_call(s, &view);
     for (s->turn = s->first; s->turn && !schema_failed(s); s->turn = s->turn->next) {
         memcpy(s->path, s->turn->path, sizeof s->path);
         s->path_bytes = strlen(s->path);
         grammar_define(s->b, s->turn->rule, content(s, &s->turn->view));
     }
+    return node;
 }
 
 Error schema_grammar(yyjson_val *root, Arena *scratch, Arena *arena, Grammar *out, Why *why)
 {
     GrammarBuilder b;
+    Schema s;
     size_t mark = arena_mark(scratch);
     TRY(grammar_builder_start(&b, scratch, why));
     size_t places = arena_mark(scratch);
-    Schema s = {.b = &b,
-                .arena = scratch,
-                .root = root,
-                .properties = ARENA_NEW(scratch, SchemaProperty, SCHEMA_PROPERTIES_MAX),
-                .keys = ARENA_NEW(scratch, yyjson_val *, SCHEMA_PROPERTIES_MAX)};
-    if (!s.properties || !s.keys) return error_why(why, ERR_MEMORY, "no memory for a schema");
-    build(&s);
+    TRY(schema_start(&s, &b, scratch, why));
+    uint32_t whole = grammar_rule(&b, "root", 4);
+    grammar_define(&b, whole, schema_part(&s, root, root ? SCHEMA_ALL : SCHEMA_OBJECT));
     arena_reset(scratch, places);
     Error error = grammar_finish(&b, scratch, arena, out, why);
     arena_reset(scratch, mark);

@@ -65,6 +65,11 @@ typedef struct Schema {
 } Schema;
 
 /* schema.c */
+/* Takes memory that stays taken until the grammar is finished. */
+MUST_CHECK Error schema_start(Schema *s, GrammarBuilder *b, Arena *scratch, Why *why);
+/* A value of these types that the schema accepts, with all rules that it needs; `root` NULL: any value of them. Several
+ * schemas can be parts of one grammar. */
+uint32_t schema_part(Schema *s, yyjson_val *root, uint32_t types);
 static inline bool schema_failed(const Schema *s) { return s->b->error != OK; }
 /* "at $.properties.age: " and what is wrong; `word` may be NULL. Result  0. */
 uint32_t schema_fault(Schema *s, Error error, const char *what, const char *word);

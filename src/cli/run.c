@@ -127,7 +127,7 @@ static Error add_turn(Run *r, const char *role, const char *text, size_t bytes, 
     uint8_t *copy = malloc(bytes + 1);
     if (!copy) return error_why(why, ERR_MEMORY, "no memory for a message");
     memcpy(copy, text, bytes);
-    r->turns[r->turn_count++] = (Turn){role, copy, bytes};
+    r->turns[r->turn_count++] = (Turn){.role = role, .text = copy, .bytes = bytes};
     return OK;
 }
 
@@ -189,7 +189,8 @@ static Error encode(Run *r, uint32_t **ids, size_t *count, Why *why)
 {
     if (options_switch(r->options, OPTION_RAW) || r->chat.way == CHAT_NONE)
         return encode_raw(r, ids, count, why);
-    const ChatTurns turns = {r->turns, r->turn_count, (int64_t)time(NULL)};
+    const ChatTurns turns = {
+        .turns = r->turns, .count = r->turn_count, .now_s = (int64_t)time(NULL)};
     JinjaText text;
     size_t bytes = chat_text_bytes(&r->chat, &turns);
     void *memory = malloc(bytes);

@@ -11,6 +11,7 @@ void serve_answer_free_job(Serve *s, ServeJob *job)
 {
     for (uint32_t i = 0; i < job->answer_count; i++) {
         free(job->answers[i].text);
+        serve_tools_free(job->answers[i].tools);
         serve_form_leave(s, &job->answers[i]);
     }
     serve_form_free(s, job);
@@ -117,6 +118,7 @@ static void note_places(ServeJob *job)
 
 static AnswerPiece whole_piece(const ServeAnswer *a)
 {
+    if (a->tools) return serve_tools_whole(a->tools);
     return (AnswerPiece){.text = (const uint8_t *)a->text, .bytes = a->text_bytes};
 }
 
@@ -124,7 +126,10 @@ static AnswerPiece whole_piece(const ServeAnswer *a)
 static char *make_room(const ServeJob *job, size_t *room)
 {
     size_t bytes = 0;
-    for (uint32_t i = 0; i < job->answer_count; i++) bytes += job->answers[i].text_bytes;
+    for (uint32_t i = 0; i < job->answer_count; i++) {
+        const ServeAnswer *a = &job->answers[i];
+        bytes += a->tools ? serve_tools_bytes(a->tools) : a->text_bytes;
+    }
     *room = answer_bytes(&job->head, bytes);
     return malloc(*room);
 }
@@ -223,9 +228,34 @@ static bool keep_text(ServeAnswer *a, const uint8_t *text, size_t bytes)
     return true;
 }
 
-static bool put_text(Serve *s, ServeAnswer *a, const uint8_t *text, size_t bytes)
+/* An event of any size. */
+static bool send_large(ServeAnswer *a, const AnswerPiece *piece)
 {
     ServeJob *job = a->job;
+    size_t room = ANSWER_EVENT_BYTES + JSON_WRITER_GROWTH * serve_tools_bytes(a->tools);
+    char *event = malloc(room);
+    if (!event) return false;
+    JsonWriter w = json_writer_make(event, room);
+    note_places(job);
+    answer_write_piece(&job->head, &w, a->index, piece);
+    ASSERT(!w.full);
+    bool fine = http_stream_write(job->x, w.bytes, w.used) || http_exchange_gone(job->x);
+    free(event);
+    return fine;
+}
+
+static bool put_tools(ServeAnswer *a, const uint8_t *text, size_t bytes, bool end)
+{
+    AnswerPiece piece;
+    if (!serve_tools_push(a->tools, text, bytes, end)) return false;
+    if (!a->job->stream || !serve_tools_news(a->tools, &piece) || a->place <= a->sent) return true;
+    return send_large(a, &piece);
+}
+
+static bool put_text(Serve *s, ServeAnswer *a, const uint8_t *text, size_t bytes, bool end)
+{
+    ServeJob *job = a->job;
+    if (a->tools) return put_tools(a, text, bytes, end);
     if (!bytes) return true;
     if ((!job->stream || answer_repeats(job->head.dialect)) && !keep_text(a, text, bytes))
         return false;
@@ -254,10 +284,12 @@ static bool take_token(Serve *s, ServeAnswer *a, uint32_t id)
     Error error =
         end ? detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why)
             : detokenizer_push(&a->detokenizer, id, text, sizeof text, &bytes, &stopped, &why);
-    if (error == OK && !put_text(s, a, text, bytes))
+    if (error == OK && !put_text(s, a, text, bytes, end || stopped))
         error = error_why(&why, ERR_MEMORY, "the answer's text");
+    bool calls = a->tools && serve_tools_called(a->tools);
+    stopped |= a->tools && serve_tools_enough(a->tools);
     if (error != OK) fail(s, a, error, &why);
-    else if (end || stopped) finish(s, a, ANSWER_STOP);
+    else if (end || stopped) finish(s, a, calls ? ANSWER_TOOLS : ANSWER_STOP);
     return error == OK && !end && !stopped;
 }
 
@@ -268,7 +300,7 @@ static void end_by_length(Serve *s, ServeAnswer *a)
     Why why = {{0}};
     a->place = a->generated + 1; /* text that was held back is an event of its own */
     Error error = detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why);
-    if (error == OK && !put_text(s, a, text, bytes))
+    if (error == OK && !put_text(s, a, text, bytes, true))
         error = error_why(&why, ERR_MEMORY, "the answer's text");
     if (error != OK) fail(s, a, error, &why);
     else finish(s, a, ANSWER_LENGTH);

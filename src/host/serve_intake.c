@@ -92,18 +92,38 @@ static bool encode_text(Intake *in, const ChatTurns *turns, JinjaText text, Ids 
     return fine;
 }
 
-static bool encode_turns(Intake *in, Ids *out)
+static bool encode_folded(Intake *in, const ChatTurns *turns, Ids *out)
 {
     const Chat *c = &in->serve->chat;
-    const ChatTurns turns = {in->request.turns, in->request.turn_count, (int64_t)in->created_s};
     Why why = {{0}};
     JinjaText text;
-    size_t bytes = chat_text_bytes(c, &turns);
+    size_t bytes = chat_text_bytes(c, turns);
     void *memory = malloc(bytes);
     if (!memory) return no_memory(in);
     Arena arena = arena_make(memory, bytes);
-    Error error = chat_text(c, &turns, &arena, &text, &why);
-    bool fine = error == OK ? encode_text(in, &turns, text, out) : refuse_turns(in, error, &why);
+    Error error = chat_text(c, turns, &arena, &text, &why);
+    bool fine = error == OK ? encode_text(in, turns, text, out) : refuse_turns(in, error, &why);
+    free(memory);
+    return fine;
+}
+
+static bool encode_turns(Intake *in, Ids *out)
+{
+    const Chat *c = &in->serve->chat;
+    const Request *q = &in->request;
+    const ChatTurns turns = {.turns = q->turns,
+                             .count = q->turn_count,
+                             .now_s = (int64_t)in->created_s,
+                             .tools = q->tool_values,
+                             .tool_bytes = q->tool_bytes};
+    ChatTurns folded;
+    Why why = {{0}};
+    size_t bytes = chat_fold_bytes(c, &turns);
+    void *memory = malloc(bytes);
+    if (!memory) return no_memory(in);
+    Arena arena = arena_make(memory, bytes);
+    Error error = chat_fold(c, &turns, &arena, &folded, &why);
+    bool fine = error == OK ? encode_folded(in, &folded, out) : refuse_turns(in, error, &why);
     free(memory);
     return fine;
 }
@@ -226,6 +246,10 @@ static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
     a->params.bias = index
                          ? job->answers[0].params.bias
                          : keep(arena, q->params.bias, q->params.bias_count * sizeof(SamplerBias));
+    if (q->reads_calls) {
+        a->tools = serve_tools_make(q->form == REQUEST_TOOL_CALLS, q->one_call);
+        if (!a->tools) return no_memory(in);
+    }
     detokenizer_start(&a->detokenizer, in->serve->options.tokenizer, false);
     for (uint32_t i = 0; i < q->stop_count; i++) {
         const char *stop = index ? job->answers[0].detokenizer.stops[i]

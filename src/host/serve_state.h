@@ -35,6 +35,7 @@ typedef enum ServeAnswerState {
 } ServeAnswerState;
 
 typedef struct ServeJob ServeJob;
+typedef struct ServeTools ServeTools;
 
 typedef struct ServeAnswer {
     ServeJob *job;
@@ -52,7 +53,8 @@ typedef struct ServeAnswer {
     GrammarMask *mask; /* of an answer that must have a form, while it has a slot */
     void *mask_memory;
     size_t mask_bytes;
-    char *text; /* when the whole answer goes out at once */
+    ServeTools *tools; /* its text may have calls of tools; NULL: it is what it is */
+    char *text;        /* when the whole answer goes out at once */
     size_t text_bytes, text_room;
     uint64_t queued_ns, started_ns, first_ns, paused_ns; /* first: of a token; 0: not yet */
     struct ServeAnswer *next;                            /* of the queue */
@@ -155,6 +157,20 @@ MUST_CHECK Error serve_form_constrain(Serve *s, ServeAnswer *a, Why *why);
 void serve_form_leave(Serve *s, ServeAnswer *a);
 /* Whether the answer failed by its form: it leaves no token, or none that logit_bias does not forbid. */
 bool serve_form_explains(const ServeAnswer *a, Error error, Refusal *refusal);
+
+/* serve_tools.c: answers that may call tools. eager: the answer's grammar lets nothing else through; one_call:
+ * what comes behind the first is dropped. Result  NULL: no memory. */
+ServeTools *serve_tools_make(bool eager, bool one_call);
+void serve_tools_free(ServeTools *t);
+/* Result  false: no memory. */
+bool serve_tools_push(ServeTools *t, const uint8_t *text, size_t bytes, bool end);
+bool serve_tools_called(const ServeTools *t); /* a call has begun */
+bool serve_tools_enough(const ServeTools *t); /* nothing is wanted any more */
+/* What has come since the last time; false: nothing. Valid until the next push. */
+bool serve_tools_news(ServeTools *t, AnswerPiece *out);
+AnswerPiece serve_tools_whole(ServeTools *t);
+size_t
+serve_tools_bytes(const ServeTools *t); /* of a text as long as all of it, for answer_bytes */
 
 /* serve_answer.c: the engine thread's. */
 void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached);

@@ -4,10 +4,13 @@
 
 #include <string.h>
 
+#include "text/jinja_text.h"
+
 /* Steps and memory grow with the conversation, so that a long one is no reason to fail. */
 enum {
     CHAT_STEPS = 2000000,
     CHAT_STEPS_PER_TURN = 2000,
+    CHAT_STEPS_PER_TOOL_BYTE = 16,
     CHAT_MEMORY = 4 << 20,
     CHAT_MEMORY_PER_TURN = 32 << 10,
     CHAT_MEMORY_PER_BYTE = 24,
@@ -20,14 +23,27 @@ enum {
 
 static size_t turn_bytes(const ChatTurns *turns)
 {
-    size_t bytes = 0;
+    size_t bytes = turns->tool_bytes;
     for (size_t i = 0; i < turns->count; i++) bytes += turns->turns[i].bytes;
     return bytes;
 }
 
+bool chat_has_tools(const ChatTurns *turns)
+{
+    if (turns->tools) return true;
+    for (size_t i = 0; i < turns->count; i++)
+        if (turns->turns[i].calls || strcmp(turns->turns[i].role, "tool") == 0) return true;
+    return false;
+}
+
+static bool by_template(const Chat *c, const ChatTurns *turns)
+{
+    return c->way == CHAT_TEMPLATE || (c->knows_tools && chat_has_tools(turns));
+}
+
 size_t chat_text_bytes(const Chat *c, const ChatTurns *turns)
 {
-    if (c->way != CHAT_TEMPLATE) return ARENA_ALIGN;
+    if (!by_template(c, turns)) return ARENA_ALIGN;
     return CHAT_MEMORY + CHAT_MEMORY_PER_TURN * turns->count +
            CHAT_MEMORY_PER_BYTE * turn_bytes(turns);
 }
@@ -42,15 +58,27 @@ static bool put_token(Arena *arena, JinjaDict *names, const char *name, const Vo
                                  jinja_value_text((JinjaText){text, NULL, bytes, JINJA_OWN}));
 }
 
+/* A client's words under a name; not set where there are none. */
+static bool put_words(Arena *arena, JinjaDict *names, const char *name, const char *words)
+{
+    if (!words) return true;
+    JinjaText text = {(const uint8_t *)words, NULL, strlen(words), JINJA_FOREIGN};
+    return jinja_value_put_words(arena, names, name, jinja_value_text(text));
+}
+
 static bool put_message(Arena *arena, const Turn *turn, JinjaValue *out)
 {
-    JinjaDict *message = jinja_value_dict(arena, 2);
+    JinjaDict *message = jinja_value_dict(arena, 4);
     JinjaText text = {turn->text, NULL, turn->bytes, JINJA_FOREIGN};
     *out = (JinjaValue){.kind = JINJA_DICT, .dict = message};
     return message &&
            jinja_value_put_words(arena, message, "role",
                                  jinja_value_text(jinja_value_words(turn->role))) &&
-           jinja_value_put_words(arena, message, "content", jinja_value_text(text));
+           jinja_value_put_words(arena, message, "content",
+                                 turn->silent ? jinja_value_none() : jinja_value_text(text)) &&
+           (!turn->calls || jinja_value_put_words(arena, message, "tool_calls", *turn->calls)) &&
+           put_words(arena, message, "tool_call_id", turn->call_id) &&
+           put_words(arena, message, "name", turn->name);
 }
 
 static JinjaDict *make_names(const Vocab *v, const ChatTurns *turns, Arena *arena)
@@ -64,7 +92,8 @@ static JinjaDict *make_names(const Vocab *v, const ChatTurns *turns, Arena *aren
     bool fine =
         jinja_value_put_words(arena, names, "messages", list) &&
         jinja_value_put_words(arena, names, "add_generation_prompt", jinja_value_bool(true)) &&
-        jinja_value_put_words(arena, names, "tools", jinja_value_none()) &&
+        jinja_value_put_words(arena, names, "tools",
+                              turns->tools ? *turns->tools : jinja_value_none()) &&
         jinja_value_put_words(arena, names, "documents", jinja_value_none()) &&
         put_token(arena, names, "bos_token", v, v->bos) &&
         put_token(arena, names, "eos_token", v, v->eos) &&
@@ -80,7 +109,8 @@ static Error render(const Tokenizer *t, const Jinja *jinja, const ChatTurns *tur
     if (!names)
         return error_why(why, ERR_MEMORY, "no memory for a conversation of %zu messages",
                          turns->count);
-    JinjaLimits limits = {.steps = CHAT_STEPS + CHAT_STEPS_PER_TURN * (uint64_t)turns->count,
+    JinjaLimits limits = {.steps = CHAT_STEPS + CHAT_STEPS_PER_TURN * (uint64_t)turns->count +
+                                   CHAT_STEPS_PER_TOOL_BYTE * (uint64_t)turns->tool_bytes,
                           .bytes = CHAT_TEXT_MAX,
                           .now_s = turns->now_s};
     return jinja_render(jinja, names, &limits, arena, out, why);
@@ -89,20 +119,20 @@ static Error render(const Tokenizer *t, const Jinja *jinja, const ChatTurns *tur
 Error chat_text(const Chat *c, const ChatTurns *turns, Arena *arena, JinjaText *out, Why *why)
 {
     *out = (JinjaText){0};
-    return c->way == CHAT_TEMPLATE ? render(c->tokenizer, &c->jinja, turns, arena, out, why) : OK;
+    return by_template(c, turns) ? render(c->tokenizer, &c->jinja, turns, arena, out, why) : OK;
 }
 
 /* ---- Ids ---- */
 
 size_t chat_ids_max(const Chat *c, const ChatTurns *turns, JinjaText text)
 {
-    if (c->way != CHAT_TEMPLATE) return turns_ids_max(turns->turns, turns->count);
+    if (!by_template(c, turns)) return turns_ids_max(turns->turns, turns->count);
     return tokenizer_ids_max(c->tokenizer, text.count) + 1;
 }
 
 size_t chat_scratch_bytes(const Chat *c, const ChatTurns *turns, JinjaText text)
 {
-    if (c->way != CHAT_TEMPLATE)
+    if (!by_template(c, turns))
         return turns_scratch_bytes(c->tokenizer, turns->turns, turns->count);
     return tokenizer_scratch_bytes(c->tokenizer, text.count) + arena_bytes(text.count);
 }
@@ -126,7 +156,7 @@ static Error encode_text(const Tokenizer *t, JinjaText text, Arena *scratch, uin
 Error chat_encode(const Chat *c, const ChatTurns *turns, JinjaText text, Arena *scratch,
                   uint32_t *ids, size_t ids_max, size_t *ids_count, Why *why)
 {
-    if (c->way != CHAT_TEMPLATE)
+    if (!by_template(c, turns))
         return turns_encode(c->tokenizer, turns->turns, turns->count, true, scratch, ids, ids_max,
                             ids_count, why);
     size_t mark = arena_mark(scratch);
@@ -137,7 +167,8 @@ Error chat_encode(const Chat *c, const ChatTurns *turns, JinjaText text, Arena *
 
 /* ---- The choice ---- */
 
-#define PROBE_TURN(role, words) {role, (const uint8_t *)(words), sizeof(words) - 1}
+#define PROBE_TURN(who, words) \
+    {.role = who, .text = (const uint8_t *)(words), .bytes = sizeof(words) - 1}
 static const Turn PROBE[] = {PROBE_TURN("system", "Be kind."), PROBE_TURN("user", "Hello there"),
                              PROBE_TURN("assistant", "Good day."),
                              PROBE_TURN("user", "And now?\n2 + 2")};
@@ -182,7 +213,7 @@ static bool agrees(const Chat *c, const ChatTurns *turns, Arena *scratch)
 static Error try_template(const Tokenizer *t, Arena *arena, Arena *scratch, Chat *out)
 {
     const Vocab *v = tokenizer_vocab(t);
-    const ChatTurns greeting = {PROBE + 1, 1, 0};
+    const ChatTurns greeting = {.turns = PROBE + 1, .count = 1};
     size_t mark = arena_mark(scratch), count;
     TRY(jinja_parse(v->chat_template, v->chat_template_bytes, arena, &out->jinja, &out->fault));
     out->way = CHAT_TEMPLATE;
@@ -191,6 +222,46 @@ static Error try_template(const Tokenizer *t, Arena *arena, Arena *scratch, Chat
                       : error_why(&out->fault, ERR_MEMORY, "no memory to try the template");
     arena_reset(scratch, mark);
     return error;
+}
+
+/* A tool of a name that no template has by itself. */
+static const char PROBE_TOOL[] = "cobord_probe_tool";
+
+static bool make_probe_tool(Arena *arena, JinjaValue *out)
+{
+    JinjaDict *tool = jinja_value_dict(arena, 2), *function = jinja_value_dict(arena, 3),
+              *parameters = jinja_value_dict(arena, 2);
+    JinjaList *list = jinja_value_list(arena, 1);
+    JinjaValue name = jinja_value_text(jinja_value_words(PROBE_TOOL)),
+               no = {.kind = JINJA_DICT, .dict = jinja_value_dict(arena, 1)};
+    if (!tool || !function || !parameters || !list || !no.dict) return false;
+    list->items[0] = (JinjaValue){.kind = JINJA_DICT, .dict = tool};
+    *out = (JinjaValue){.kind = JINJA_LIST, .list = list};
+    JinjaValue object = jinja_value_text(jinja_value_words("object"));
+    return jinja_value_put_words(arena, parameters, "type", object) &&
+           jinja_value_put_words(arena, parameters, "properties", no) &&
+           jinja_value_put_words(arena, function, "name", name) &&
+           jinja_value_put_words(arena, function, "description", name) &&
+           jinja_value_put_words(arena, function, "parameters",
+                                 (JinjaValue){.kind = JINJA_DICT, .dict = parameters}) &&
+           jinja_value_put_words(arena, tool, "type",
+                                 jinja_value_text(jinja_value_words("function"))) &&
+           jinja_value_put_words(arena, tool, "function",
+                                 (JinjaValue){.kind = JINJA_DICT, .dict = function});
+}
+
+/* Whether a tool's name comes out of the template. */
+static bool shows_tools(const Chat *c, Arena *scratch)
+{
+    size_t mark = arena_mark(scratch);
+    JinjaValue tools;
+    JinjaText text = {0}, name = jinja_value_words(PROBE_TOOL);
+    bool shows = make_probe_tool(scratch, &tools);
+    const ChatTurns turns = {.turns = PROBE, .count = 2, .tools = &tools, .tool_bytes = 1024};
+    shows = shows && render(c->tokenizer, &c->jinja, &turns, scratch, &text, NULL) == OK &&
+            jinja_text_find(text, name, 0) < text.count;
+    arena_reset(scratch, mark);
+    return shows;
 }
 
 void chat_make(const Tokenizer *t, Arena *arena, Arena *scratch, Chat *out)
@@ -202,9 +273,11 @@ void chat_make(const Tokenizer *t, Arena *arena, Arena *scratch, Chat *out)
         out->way = known;
         return;
     }
+    out->knows_tools = shows_tools(out, scratch);
     if (known == CHAT_NONE) return;
     bool same = true;
     for (size_t i = 0; i < CHAT_PROBES && same; i++)
-        same = agrees(out, &(ChatTurns){PROBE + PROBES[i][0], PROBES[i][1], 0}, scratch);
+        same = agrees(out, &(ChatTurns){.turns = PROBE + PROBES[i][0], .count = PROBES[i][1]},
+                      scratch);
     if (same) out->way = CHAT_TURNS;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tool_calls.h. Each byte is looked at once; one that ends what it cannot belong to is looked at again as text. */
+/* See tool_calls.h. Each byte is looked at once; one that ends what it cannot belong to is looked at again as
+ * text. */
 #include "text/tool_calls.h"
 
 #include <string.h>

@@ -4,14 +4,15 @@
  *   Let me look. <tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>
  *   `-- text --´                        name                   `-- arguments --´
  *
- * Text comes in pieces, cut anywhere; text and calls go out, and are the same however the pieces were cut. A call is whole
- * at the brace that ends its object, so a missing </tool_call> does no harm. `name` and `arguments` may come in
- * any order and beside other members; without arguments they are {}. White space around a call is dropped.
+ * Text comes in pieces, cut anywhere; text and calls go out, and are the same however the pieces were cut. A
+ * call is whole at the brace that ends its object, so a missing </tool_call> does no harm. `name` and
+ * `arguments` may come in any order and beside other members; without arguments they are {}. White space around
+ * a call is dropped.
  *
- * What is no call stays text, marker and all: no JSON object, no name of 1 to 64 letters, digits, _ and -, arguments that are no
- * object, more than `room` bytes, an answer that ends before its brace. So a call has to be held back until it is
- * whole. `eager` is for answers that a grammar keeps to the form: name and arguments then go out as they come,
- * and a call that is cut stays what it was.
+ * What is no call stays text, marker and all: no JSON object, no name of 1 to 64 letters, digits, _ and -,
+ * arguments that are no object, more than `room` bytes, an answer that ends before its brace. So a call has to
+ * be held back until it is whole. `eager` is for answers that a grammar keeps to the form: name and arguments
+ * then go out as they come, and a call that is cut stays what it was.
  *
  *   TEXT --<tool_call>--> CALL --} of the object--> BEHIND --</tool_call>, or anything else--> TEXT
  *     ^                     |
@@ -70,8 +71,8 @@ typedef struct ToolCalls {
     bool told; /* of an eager call: its name is out */
 } ToolCalls;
 
-/* Owner  held[room], TOOL_CALLS_ROOM_MIN or more, stays the caller's; bytes that are passed on are valid during the
- * call of `take`. */
+/* Owner  held[room], TOOL_CALLS_ROOM_MIN or more, stays the caller's; bytes that are passed on are valid during
+ * the call of `take`. */
 void tool_calls_start(ToolCalls *p, uint8_t *held, size_t room, bool eager, ToolCallsTake take);
 void tool_calls_push(ToolCalls *p, const uint8_t *text, size_t bytes);
 /* The answer has ended: what is held is text, but white space behind a call. */

@@ -14,14 +14,20 @@
 #ifndef COBORD_TEXT_TURNS_H
 #define COBORD_TEXT_TURNS_H
 
+#include "text/jinja_value.h"
 #include "text/tokenizer.h"
 
 typedef enum TurnFormat { TURNS_NONE, TURNS_CHATML, TURNS_GEMMA, TURNS_LLAMA3 } TurnFormat;
 
 typedef struct Turn {
-    const char *role; /* "system", "user", "assistant" */
+    const char *role; /* "system", "user", "assistant"; for templates and chat_fold also "tool" */
     const uint8_t *text;
     size_t bytes;
+    bool silent; /* nothing was said: an assistant's turn that only calls tools */
+    /* Of an assistant: a list of {"id", "type", "function": {"name", "arguments": a dictionary}}; NULL: no calls. */
+    const JinjaValue *calls;
+    const char *call_id,
+        *name; /* of a tool's turn: which call it answers, which tool; NULL: not said */
 } Turn;
 
 TurnFormat turns_format(const Tokenizer *t);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../unit/text/json_values.h"
 #include "text/jinja.h"
+#include "text/json_values.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : abort())
 
@@ -49,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(error == OK || error == ERR_FORMAT || error == ERR_TOO_LARGE);
     if (error == OK) {
         yyjson_doc *doc = yyjson_read(values, sizeof values - 1, 0);
-        JinjaValue names = json_values(&used, yyjson_doc_get_root(doc));
+        JinjaValue names;
+        CHECK(json_values_make(&used, yyjson_doc_get_root(doc), &names));
         error = jinja_render(&jinja, names.dict, &limits, &used, &text, &why);
         if (error == OK) check_text(text);
         yyjson_doc_free(doc);

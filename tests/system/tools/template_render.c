@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../unit/text/json_values.h"
 #include "text/jinja.h"
+#include "text/json_values.h"
 
 enum { ARENA_BYTES = 256 << 20, STEPS = 20000000, TEXT_BYTES = 64 << 20 };
 
@@ -55,7 +55,8 @@ static void render(Tool *t, yyjson_val *line)
     Why why = t->why;
     Error error = t->error;
     if (error == OK) {
-        JinjaValue values = json_values(&t->used, yyjson_obj_get(line, "values"));
+        JinjaValue values;
+        if (!json_values_make(&t->used, yyjson_obj_get(line, "values"), &values)) abort();
         error = jinja_render(&t->jinja, values.dict, &limits, &t->used, &text, &why);
     }
     if (error == OK) {

@@ -41,14 +41,14 @@ static void drop(Made *m)
 
 static Turn turn(const char *role, const char *text)
 {
-    return (Turn){role, (const uint8_t *)text, strlen(text)};
+    return (Turn){.role = role, .text = (const uint8_t *)text, .bytes = strlen(text)};
 }
 
 /* The conversation's ids with control tokens rendered, and how many control tokens there are. */
 static Error prompt(const Made *m, const Turn *turns, size_t count, char *out, size_t *controls,
                     Why *why)
 {
-    const ChatTurns all = {turns, count, 0};
+    const ChatTurns all = {.turns = turns, .count = count};
     size_t bytes = chat_text_bytes(&m->chat, &all), ids_count = 0, used = 0;
     void *memory = malloc(bytes);
     Arena arena = arena_make(memory, bytes);

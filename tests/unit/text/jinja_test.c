@@ -7,8 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "json_values.h"
 #include "text/jinja.h"
+#include "text/json_values.h"
 #include "text/jinja_number.h"
 
 enum { ARENA_BYTES = 64 << 20 };
@@ -35,7 +35,8 @@ static Result render_within(const char *source, const char *json, JinjaLimits li
     result.error =
         jinja_parse((const uint8_t *)source, strlen(source), &parsed, &jinja, &result.why);
     if (result.error == OK) {
-        JinjaValue v = json_values(&values, yyjson_doc_get_root(doc));
+        JinjaValue v;
+        assert_true(json_values_make(&values, yyjson_doc_get_root(doc), &v));
         result.error = jinja_render(&jinja, v.dict, &limits, &used, &text, &result.why);
     }
     if (result.error == OK) {

@@ -137,7 +137,7 @@ static void keeps_long_white_space(void **state)
     char text[1000], expected[1000];
     for (size_t spaces = TOOL_CALLS_SPACE_MAX - 1; spaces < TOOL_CALLS_SPACE_MAX + 2; spaces++) {
         memset(text, ' ', spaces);
-        strcpy(text + spaces, "<tool_call>" F);
+        memcpy(text + spaces, "<tool_call>" F, sizeof "<tool_call>" F);
         bool dropped = spaces <= TOOL_CALLS_SPACE_MAX;
         snprintf(expected, sizeof expected, "%s%.*s%s", dropped ? "" : "|T",
                  dropped ? 0 : TOOL_CALLS_SPACE_MAX, text, "|Nf|A{}|E");

@@ -10,7 +10,7 @@
 
 static Turn turn(const char *role, const char *text)
 {
-    return (Turn){role, (const uint8_t *)text, strlen(text)};
+    return (Turn){.role = role, .text = (const uint8_t *)text, .bytes = strlen(text)};
 }
 
 /* What the conversation's ids say with control tokens rendered. Also checks that only real markers are
