@@ -69,6 +69,13 @@ typedef struct AnswerPiece {
     uint32_t tool_count;
 } AnswerPiece;
 
+/* What an answer has cost at one node. A call's time counts in full for every answer that had rows in it, its bytes by
+ * their share of the rows. */
+typedef struct AnswerHop {
+    const char *node;
+    uint64_t calls, us, bytes_sent, bytes_received;
+} AnswerHop;
+
 typedef struct AnswerUsage {
     uint64_t prompt, cached, completion; /* tokens; cached: of the prompt, not computed again */
     uint64_t total_ns, wait_ns, prompt_ns, completion_ns; /* wait: for a slot */

@@ -54,6 +54,19 @@ static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count,
     return engine_step(engine, events, count, why);
 }
 
+static uint32_t hops(void *engine, uint32_t slot, AnswerHop *out, uint32_t room)
+{
+    const EngineCost *cost = engine_cost(engine, slot);
+    if (!room || !cost->frames) return 0;
+    *out = (AnswerHop){.node = "self", .calls = cost->frames, .us = cost->ns / 1000};
+    return 1;
+}
+
+static void begin_hops(void *engine, uint32_t slot)
+{
+    *engine_cost(engine, slot) = (EngineCost){0};
+}
+
 static void announce(const Listen *listen, bool tls, const char *name, const Plan *plan,
                      uint32_t slots)
 {
@@ -86,7 +99,9 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
         .version = COBORD_VERSION,
         .engine = {.engine = session->engine,
                    .coordinator = engine_coordinator(session->engine),
-                   .step = step},
+                   .step = step,
+                   .hops = hops,
+                   .begin_hops = begin_hops},
         .journal = journal_from(o, session->model.file.knot.id),
     };
     engine_keep_pace(session->engine);

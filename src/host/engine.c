@@ -30,6 +30,7 @@ struct Engine {
     SamplerCandidate *best, *shard_best, *merged; /* [vocabulary] each */
     const float **slices;
     uint32_t *slice_lengths;
+    EngineCost *costs; /* [sessions] */
     uint32_t passes;
     double large_pages;
     bool paced;
@@ -112,6 +113,7 @@ static Error take_buffers(Engine *e, Arena *arena, Why *why)
     const Hyper *h = p->request.hyper;
     e->stations = ARENA_NEW(arena, Station *, p->request.stations);
     e->shards = ARENA_NEW(arena, Shard *, p->request.shards);
+    e->costs = ARENA_NEW(arena, EngineCost, p->request.sessions);
     e->slices = ARENA_NEW(arena, const float *, p->request.shards);
     e->slice_lengths = ARENA_NEW(arena, uint32_t, p->request.shards);
     e->x = arena_take_raw(arena, (size_t)p->chunk * h->hidden * sizeof(float));
@@ -121,8 +123,8 @@ static Error take_buffers(Engine *e, Arena *arena, Why *why)
     e->best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
     e->shard_best = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
     e->merged = arena_take_raw(arena, h->vocabulary * sizeof(SamplerCandidate));
-    if (!e->stations || !e->shards || !e->slices || !e->slice_lengths || !e->x || !e->partial ||
-        !e->g || !e->hidden || !e->best || !e->shard_best || !e->merged)
+    if (!e->stations || !e->shards || !e->costs || !e->slices || !e->slice_lengths || !e->x ||
+        !e->partial || !e->g || !e->hidden || !e->best || !e->shard_best || !e->merged)
         return error_why(why, ERR_MEMORY, "the plan's sum is too small for the frames");
     return OK;
 }
@@ -313,6 +315,21 @@ static Error carry_out(Engine *e, CoordinatorFrame *frame, Why *why)
     return OK;
 }
 
+static void count_cost(Engine *e, const CoordinatorFrame *frame, uint64_t ns)
+{
+    for (uint32_t i = 0; i < frame->sequence_count; i++) {
+        EngineCost *c = &e->costs[frame->sequences[i].session];
+        c->frames++;
+        c->ns += ns;
+    }
+}
+
+EngineCost *engine_cost(Engine *e, uint32_t slot)
+{
+    ASSERT(slot < e->plan.request.sessions);
+    return &e->costs[slot];
+}
+
 bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Why *why)
 {
     CoordinatorFrame *frame;
@@ -321,9 +338,11 @@ bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Wh
     uint64_t start_ns = clock_now_ns();
     uint32_t rows = frame->rows;
     Error error = carry_out(e, frame, why);
+    uint64_t took_ns = clock_now_ns() - start_ns;
+    count_cost(e, frame, took_ns);
     *events = error == OK ? coordinator_end_frame(e->coordinator, frame, count)
                           : coordinator_fail_frame(e->coordinator, frame, error, count);
-    if (e->paced) pace_keep(&e->pace, e->coordinator, rows, clock_now_ns() - start_ns);
+    if (e->paced) pace_keep(&e->pace, e->coordinator, rows, took_ns);
     return true;
 }
 

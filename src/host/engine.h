@@ -54,6 +54,11 @@ Coordinator *engine_coordinator(Engine *e);
 /* Carries out one frame; *events are valid until the next step. `why` explains an event with an error.
  * Result  false when no slot is active. Thread  the engine's. */
 bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Why *why);
+/* Frames that had rows of the slot, and their time, since they were forgotten. */
+typedef struct EngineCost {
+    uint64_t frames, ns;
+} EngineCost;
+EngineCost *engine_cost(Engine *e, uint32_t slot);
 /* From here on no step takes much longer than host/pace.h says. */
 void engine_keep_pace(Engine *e);
 

@@ -299,6 +299,29 @@ static bool ready(void *engine, Why *why)
     return false;
 }
 
+static uint32_t hops(void *engine, uint32_t slot, AnswerHop *out, uint32_t room)
+{
+    const Remote *r = engine;
+    const ClusterFile *c = r->options.cluster;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i <= c->node_count && count < room; i++) {
+        bool own = i == c->node_count;
+        const PipelineCost *cost = pipeline_cost(r->pipeline, slot, own ? PIPELINE_OWN : i);
+        if (!cost->calls) continue;
+        out[count++] = (AnswerHop){.node = own ? r->options.self->id : c->nodes[i].id,
+                                   .calls = cost->calls,
+                                   .us = cost->ns / 1000,
+                                   .bytes_sent = own ? 0 : cost->bytes_sent,
+                                   .bytes_received = own ? 0 : cost->bytes_received};
+    }
+    return count;
+}
+
+static void begin_hops(void *engine, uint32_t slot)
+{
+    pipeline_costs_forget(((Remote *)engine)->pipeline, slot);
+}
+
 static size_t describe(void *engine, char *out, size_t room)
 {
     Remote *r = engine;
@@ -318,6 +341,8 @@ ServeEngine remote_engine(Remote *r)
                          .forget = forget,
                          .degraded = degraded,
                          .ready = ready,
+                         .hops = hops,
+                         .begin_hops = begin_hops,
                          .describe = describe};
 }
 
