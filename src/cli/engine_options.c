@@ -76,6 +76,7 @@ int engine_options_open(const Options *o, const char *model, unsigned what,
     if (!options.context) options.context = needs->context;
     options.logit_rows = needs->logit_rows;
     options.sessions = needs->sessions;
+    options.drafts = needs->drafts;
     options.forms = needs->forms;
     error = engine_open(&out->model, &options, &out->engine, &why);
     if (error == OK) {

@@ -18,6 +18,7 @@ typedef struct EngineSession {
 typedef struct EngineNeeds {
     uint32_t context; /* when --context is not given */
     uint32_t logit_rows, sessions;
+    uint32_t drafts; /* guesses of an answer in a frame; the verb has OPTION_DRAFTS, or 0 */
     bool forms; /* answers may have to have a form */
 } EngineNeeds;
 

@@ -119,6 +119,11 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
                        0, NULL, 0},
     [OPTION_SLOTS] = {"slots", 0, OPTION_COUNT, "N",
                       "conversations at once, each with the whole context", "4", 1, 256, NULL, 0},
+    [OPTION_DRAFTS] =
+        {"drafts", 0, OPTION_COUNT, "N",
+         "tokens guessed at most from what was said before and checked in one pass, 0 "
+         "for none; the text is the same",
+         "15", 0, 31, NULL, 0},
     [OPTION_QUEUE] = {"queue", 0, OPTION_COUNT, "N",
                       "answers that may wait for a slot; more are told to come again", "256", 0,
                       4096, NULL, 0},

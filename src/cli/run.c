@@ -21,8 +21,9 @@
 #include "text/detokenizer.h"
 #include "text/chat.h"
 
-static const OptionId run_options[] = {OPTION_SYSTEM,   OPTION_RAW,     OPTION_ESCAPES,
-                                       OPTIONS_SAMPLER, OPTIONS_ENGINE, OPTION_END};
+static const OptionId run_options[] = {OPTION_SYSTEM, OPTION_RAW,      OPTION_ESCAPES,
+                                       OPTION_DRAFTS, OPTIONS_SAMPLER, OPTIONS_ENGINE,
+                                       OPTION_END};
 static const OptionVerb run_verb = {
     .name = "run",
     .usage = "MODEL [PROMPT]",
@@ -484,7 +485,8 @@ int cli_run(int argc, char **argv)
     if (!options_read(&o, &run_verb, argc, argv, &code)) return code;
     r.options = &o;
     code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS,
-                               &(EngineNeeds){0}, &r.session);
+                               &(EngineNeeds){.drafts = (uint32_t)options_count(&o, OPTION_DRAFTS)},
+                               &r.session);
     if (code) return code;
     code = run_all(&r);
     drop_turns(&r, 0);

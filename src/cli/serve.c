@@ -15,9 +15,9 @@
 #include "host/places.h"
 #include "host/serve.h"
 
-static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS, OPTION_QUEUE,
-                                         OPTION_JOURNAL, OPTIONS_TLS,  OPTIONS_ENGINE,
-                                         OPTION_END};
+static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS,   OPTION_QUEUE,
+                                         OPTION_DRAFTS,  OPTION_JOURNAL, OPTIONS_TLS,
+                                         OPTIONS_ENGINE, OPTION_END};
 static const OptionVerb serve_verb = {
     .name = "serve",
     .usage = "MODEL",
@@ -134,9 +134,12 @@ int cli_serve(int argc, char **argv)
     if (error != OK)
         return complain(error, &why, where, "Choose another place with --listen HOST:PORT");
     uint32_t slots = (uint32_t)options_count(&o, OPTION_SLOTS);
-    code = engine_options_open(
-        &o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS,
-        &(EngineNeeds){.sessions = slots, .logit_rows = slots, .forms = true}, &session);
+    code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS,
+                               &(EngineNeeds){.sessions = slots,
+                                              .logit_rows = slots,
+                                              .drafts = (uint32_t)options_count(&o, OPTION_DRAFTS),
+                                              .forms = true},
+                               &session);
     if (code) {
         close(listen.fd);
         return code;

@@ -33,6 +33,7 @@ static uint64_t slot_bytes(const CoordinatorConfig *c)
            arena_bytes(coordinator_mask_words(c) * sizeof(uint32_t)) +
            arena_bytes(coordinator_scored_rows(c) * sizeof(CoordinatorScore)) +
            arena_bytes((size_t)c->hidden * sizeof(double)) +
+           (c->drafts ? draft_bytes(c->context + 1) : 0) +
            arena_bytes(SAMPLER_BIAS_MAX * sizeof(SamplerBias)) + sizeof(CoordinatorEvent);
 }
 
@@ -66,6 +67,7 @@ static bool build_slot(const CoordinatorConfig *config, Slot *s, Arena *arena)
     s->bias = arena_take_raw(arena, SAMPLER_BIAS_MAX * sizeof(SamplerBias));
     s->bits = arena_take_raw(arena, coordinator_mask_words(config) * sizeof(uint32_t));
     s->score = arena_take_raw(arena, coordinator_scored_rows(config) * sizeof(CoordinatorScore));
+    if (config->drafts && !draft_build(&s->draft, config->context + 1, arena)) return false;
     if (config->hidden) s->sum = ARENA_NEW(arena, double, config->hidden);
     return s->tokens && s->seen && s->bias && s->bits && s->score && (s->sum || !config->hidden);
 }
@@ -174,6 +176,7 @@ Error coordinator_start(Coordinator *c, uint32_t slot, const uint32_t *ids, uint
     s->params = *params;
     s->params.bias = s->bias;
     if (params->bias_count) memcpy(s->bias, params->bias, params->bias_count * sizeof *s->bias);
+    if (c->config.drafts) draft_restart(&s->draft);
     s->tokens_left = tokens_max;
     s->active = true;
     s->starts++;
@@ -228,6 +231,7 @@ void coordinator_truncate(Coordinator *c, uint32_t slot, uint32_t count)
     ASSERT(s->frames == 0);
     forget_degraded(s);
     s->count = min_u32(s->count, count);
+    if (c->config.drafts) draft_cut(&s->draft, s->count);
     end_answer(s);
     coordinator_rewind(c, s, min_u32(s->fed, s->count));
 }

@@ -120,6 +120,7 @@ static bool end_rows(Coordinator *c, const Frame *f, const StationSequence *q,
         right = take_picks(s, &f->public, picks, count, event);
         c->guessed += drafts;
         c->right += right;
+        if (s->learns) draft_learn(&s->draft, drafts, right);
     }
     s->fed = q->position + q->rows - drafts + right;
     if (s->fed > s->sent) s->sent = s->fed;

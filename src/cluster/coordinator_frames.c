@@ -114,21 +114,29 @@ static bool has_penalties(const SamplerParams *p)
     return p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
 }
 
-/* What may follow the row that is asked for the answer's next token. */
-static uint32_t guess(const Coordinator *c, const Frame *to, uint32_t slot, uint32_t room,
-                      uint32_t *out)
+/* Only what the host knows is asked whether it is a token. */
+static uint32_t guess_elsewhere(const Coordinator *c, uint32_t slot, uint32_t *out, uint32_t most)
 {
+    const CoordinatorDrafter *d = &c->drafter;
     const Slot *s = &c->slots[slot];
+    if (!d->draft) return 0;
+    uint32_t n = d->draft(d->context, slot, s->tokens, s->count, &s->params, out, most), i = 0;
+    while (i < n && i < most && out[i] < c->config.vocabulary) i++;
+    return i;
+}
+
+/* What may follow the row that is asked for the answer's next token. */
+static uint32_t guess(Coordinator *c, const Frame *to, uint32_t slot, uint32_t room, uint32_t *out)
+{
+    Slot *s = &c->slots[slot];
     uint32_t most = min_u32(c->config.drafts, picks_left(c, to) - 1);
     if (s->alone || s->mask || has_penalties(&s->params)) return 0;
     most = min_u32(most, min_u32(room, to->share_rows) - 1);
     most = min_u32(most, min_u32(s->tokens_left - 1, c->config.context - s->count));
-    if (!most || !c->drafter.draft) return 0;
-    uint32_t count =
-        c->drafter.draft(c->drafter.context, slot, s->tokens, s->count, &s->params, out, most);
-    for (uint32_t i = 0; i < count; i++)
-        if (out[i] >= c->config.vocabulary) count = i;
-    return min_u32(count, most);
+    if (!most) return 0;
+    uint32_t count = draft_guess(&s->draft, s->tokens, s->count, out, most);
+    s->learns = count > 0;
+    return count ? count : guess_elsewhere(c, slot, out, most);
 }
 
 /* Up to `room` rows of one slot; the row that ends its tokens only when there is room for its pick. */
@@ -140,6 +148,7 @@ static void add_rows(Coordinator *c, Frame *to, uint32_t slot, uint32_t room)
     if (!p.rows) return;
     uint32_t *ids = to->ids + f->rows;
     memcpy(ids, s->tokens + s->sent, p.rows * sizeof *ids);
+    s->learns = false;
     if (p.pick && p.rows == 1) p.drafts = guess(c, to, slot, room, ids + 1);
     StationSequence *q = &to->sequences[f->sequence_count];
     uint32_t row = f->rows;

@@ -10,6 +10,7 @@
 #define COBORD_CLUSTER_COORDINATOR_STATE_H
 
 #include "cluster/coordinator.h"
+#include "cluster/draft.h"
 
 enum { SCORED_ROWS_MAX = 256 }; /* of a slot in a frame */
 
@@ -35,6 +36,8 @@ typedef struct Slot {
     uint32_t asked, scored;  /* of the frame; whole and not taken */
     double *sum;             /* [hidden] */
     uint32_t pooled;
+    Draft draft; /* of the slot's own text; not built without drafts */
+    bool learns; /* the frame under way has its guess */
 } Slot;
 
 /* What the public pick does not tell. */

@@ -447,15 +447,24 @@ static void choose_window(Plan *plan)
     plan->tile_bytes_max = window_tile_bytes(plan->window_bytes);
 }
 
+/* Rows for drafts: about as many as cost little in one pass, and few of a small budget. */
+static uint32_t draft_rows(const PlanRequest *r, uint64_t row_bytes)
+{
+    uint64_t rows = (uint64_t)r->sessions * r->drafts, most = r->memory_bytes / 16 / row_bytes;
+    rows = min_u64(rows, max_u32(PLAN_DRAFT_ROWS, r->drafts));
+    return (uint32_t)min_u64(rows, most);
+}
+
 static void choose_logit_rows(Plan *plan)
 {
     const PlanRequest *r = &plan->request;
     uint64_t row =
         (uint64_t)r->hyper->vocabulary * sizeof(float) / (r->solo || r->head ? 1 : r->shards);
-    uint64_t rows = r->memory_bytes / 8 / (row ? row : 1);
+    if (!row) row = 1;
+    uint64_t rows = r->memory_bytes / 8 / row;
     plan->logit_rows = r->logit_rows ? r->logit_rows : 1;
     if (rows < plan->logit_rows) plan->logit_rows = rows ? (uint32_t)rows : 1;
-    plan->logit_rows = min_u32(plan->logit_rows, SHARD_ROWS_MAX);
+    plan->logit_rows = min_u32(plan->logit_rows + draft_rows(r, row), SHARD_ROWS_MAX);
 }
 
 /* What is left in a node holds weights: all of them, or their beginning. */

@@ -27,7 +27,9 @@ enum {
     PLAN_SHARDS_DEFAULT = 8,
     PLAN_CONTEXT_DEFAULT_MAX = 8192,
     PLAN_CONTEXT_USEFUL = 2048, /* cluster: not less for the sake of resident weights */
-    PLAN_CHUNK_DEFAULT_MAX = 512
+    PLAN_CHUNK_DEFAULT_MAX = 512,
+    PLAN_DRAFTS_DEFAULT = 15,
+    PLAN_DRAFT_ROWS = 32 /* of a frame */
 };
 
 /* What one process costs before any role: code, libraries, stacks (9 to 10 MiB measured on Linux), and
@@ -48,7 +50,7 @@ typedef struct PlanRequest {
     uint32_t context;    /* 0: the largest that fits, at most 8192 and the model's */
     uint32_t chunk;      /* 0: the largest that fits well, at most 512 */
     uint32_t logit_rows; /* wanted at once; the plan may give fewer, at least 1 */
-    uint32_t drafts;     /* guesses of a slot in a frame, at most; their picks are in logit_rows */
+    uint32_t drafts;     /* guesses of a slot in a frame, at most; the plan adds rows of logits for them */
     uint32_t sessions;   /* sequences at once, each with the whole context; 0: 1 */
     uint32_t workers;
     bool forms; /* solo: answers may have to have a form */

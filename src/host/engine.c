@@ -74,6 +74,7 @@ static Error make_plan(Engine *e, const EngineOptions *o, Why *why)
         .context = o->context,
         .chunk = o->chunk,
         .logit_rows = o->logit_rows,
+        .drafts = o->drafts,
         .sessions = o->sessions,
         .forms = o->forms,
         .workers = o->threads ? o->threads : cpu_cores(),

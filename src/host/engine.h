@@ -20,6 +20,7 @@ typedef struct EngineOptions {
     uint32_t chunk, context;   /* 0: chosen by the plan */
     uint64_t memory_bytes;     /* 0: what the control group and the machine allow */
     uint32_t logit_rows;       /* positions whose logits are wanted at once; 0: 1 */
+    uint32_t drafts;           /* guesses of an answer in a frame, at most; 0: none */
     uint32_t sessions;         /* conversations at once, each with the whole context; 0: 1 */
     CacheType cache;
     bool forms; /* answers may have to have a form */

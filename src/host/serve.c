@@ -227,6 +227,14 @@ static void look_at_paused(Serve *s)
 
 /* ---- The loop ---- */
 
+static void count_drafts(Serve *s)
+{
+    uint64_t guessed, right;
+    coordinator_count_drafts(s->options.engine.coordinator, &guessed, &right);
+    s->figures.drafts = guessed;
+    s->figures.drafts_right = right;
+}
+
 static bool step(Serve *s)
 {
     const CoordinatorEvent *events;
@@ -236,6 +244,7 @@ static bool step(Serve *s)
     bool works = s->figures.active > 0; /* a cluster's engine also waits for its nodes' health */
     if (!s->options.engine.step(s->options.engine.engine, &events, &count, &why)) return false;
     s->figures.steps += works;
+    count_drafts(s);
     if (works) s->figures.step_ms += (clock_now_ns() - start) / 1000000;
     for (uint32_t i = 0; i < count; i++) {
         ServeAnswer *a = s->slots[events[i].slot];

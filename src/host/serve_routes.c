@@ -224,6 +224,10 @@ static void write_figures(Serve *s, JsonWriter *w)
                         "tokens of prompts that were not computed again", f->cached_tokens);
     metrics_write_count(w, "cobord_generated_tokens_total", "tokens of answers",
                         f->generated_tokens);
+    metrics_write_count(w, "cobord_draft_tokens_total", "tokens of answers that were guessed",
+                        f->drafts);
+    metrics_write_count(w, "cobord_draft_accepted_total", "guessed tokens that were right",
+                        f->drafts_right);
     metrics_write_count(w, "cobord_steps_total", "passes of the engine", f->steps);
     metrics_write_seconds(w, "cobord_steps_seconds_total", "time in passes of the engine",
                           f->step_ms);

@@ -81,6 +81,7 @@ struct ServeJob {
 typedef struct ServeFigures {
     atomic_ullong requests, refused, failed, gone, answers, prompt_tokens, cached_tokens,
         generated_tokens;
+    atomic_ullong drafts, drafts_right;
     atomic_ullong steps, step_ms, wait_ms, paused, degraded;
     atomic_uint active, waiting;
 } ServeFigures;
