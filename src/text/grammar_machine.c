@@ -298,6 +298,47 @@ uint32_t grammar_machine_next(GrammarMachine *m, uint32_t state, uint8_t byte)
     return *cell;
 }
 
+/* ---- kinds of states ---- */
+
+enum { KIND_NODES_MAX = 4096, ROUND_EARLY = -1, ROUND_MIDDLE = -2 };
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    return (x ^ x >> 27) * 0x94d049bb133111ebu;
+}
+
+/* A byte ends at most one round and begins another. */
+static uint32_t round_kind(const GrammarMachine *m, const Node *n, uint32_t reach)
+{
+    const GrammarCode *c = &m->g->code[n->code];
+    if (c->op != GRAMMAR_COUNT) return n->round;
+    const GrammarCount *count = &m->g->counts[c->index];
+    uint64_t end = (uint64_t)n->round + reach + 1;
+    if (end < count->least) return (uint32_t)ROUND_EARLY;
+    bool open = count->most == GRAMMAR_UNBOUNDED || end < count->most;
+    return n->round >= count->least && open ? (uint32_t)ROUND_MIDDLE : n->round;
+}
+
+uint64_t grammar_machine_kind(const GrammarMachine *m, uint32_t state, uint32_t reach)
+{
+    if (state < GRAMMAR_FIRST_STATE || !m->g->count_count) return 0;
+    const State *s = &m->states[state];
+    uint32_t looked = 0;
+    uint64_t sum = mix(2 * (uint64_t)s->count + s->may_end + 1);
+    for (uint32_t i = 0; i < s->count; i++) {
+        uint64_t x = 1;
+        for (uint32_t at = m->places[s->first + i]; at; at = m->nodes[at].below) {
+            const Node *n = &m->nodes[at];
+            if (looked++ == KIND_NODES_MAX) return 0;
+            x = mix((x + 0x9e3779b97f4a7c15u) ^
+                    ((uint64_t)n->code << 32 | round_kind(m, n, reach)));
+        }
+        sum += mix(x);
+    }
+    return mix(sum) | 1;
+}
+
 /* ---- the whole ---- */
 
 static void clear(GrammarMachine *m)

@@ -44,6 +44,9 @@ bool grammar_machine_must_end(const GrammarMachine *m, uint32_t state);
 /* The state behind `byte`: GRAMMAR_DEAD when it may not follow, GRAMMAR_UNKNOWN when a pool is full: then
  * grammar_machine_forget, and start over from the current state. */
 uint32_t grammar_machine_next(GrammarMachine *m, uint32_t state, uint8_t byte);
+/* States of one kind take the same texts of up to `reach` bytes: they differ only in rounds that are that far from a
+ * count's bounds. Numbers of kinds outlive grammar_machine_forget. Result  0: not known. */
+uint64_t grammar_machine_kind(const GrammarMachine *m, uint32_t state, uint32_t reach);
 /* Forgets all states but the current one, whose number changes. */
 void grammar_machine_forget(GrammarMachine *m);
 /* How often that was. */

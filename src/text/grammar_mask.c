@@ -7,7 +7,8 @@
 enum { WHOLE_TOKENS_MIN = 24 };
 
 typedef struct Kept {
-    uint32_t state, used; /* 0: free */
+    uint32_t state, used; /* 0: none of now */
+    uint64_t kind;        /* of its states; 0: not known */
     uint32_t *bits;
 } Kept;
 
@@ -157,15 +158,22 @@ static void allow_ends(GrammarMask *m, uint32_t *bits)
 static Kept *oldest(GrammarMask *m)
 {
     Kept *found = &m->kept[0];
-    for (uint32_t i = 1; i < GRAMMAR_MASKS && found->state; i++)
-        if (!m->kept[i].state || m->kept[i].used < found->used) found = &m->kept[i];
+    for (uint32_t i = 1; i < GRAMMAR_MASKS; i++)
+        if (m->kept[i].used < found->used) found = &m->kept[i];
     return found;
 }
 
+/* That of the state, or of another of its kind. */
 static Kept *find(GrammarMask *m, uint32_t state)
 {
     for (uint32_t i = 0; i < GRAMMAR_MASKS; i++)
         if (m->kept[i].state == state) return &m->kept[i];
+    uint64_t kind = grammar_machine_kind(m->machine, state, m->v->depth_max);
+    for (uint32_t i = 0; kind && i < GRAMMAR_MASKS; i++)
+        if (m->kept[i].kind == kind) {
+            m->kept[i].state = state;
+            return &m->kept[i];
+        }
     return NULL;
 }
 
@@ -178,7 +186,10 @@ static Kept *make(GrammarMask *m)
         uint32_t state = grammar_machine_state(m->machine);
         memset(k->bits, 0, m->words * sizeof *k->bits);
         k->state = state;
-        if (walk(m, state, k->bits, before) || attempt == 1) break;
+        k->kind = grammar_machine_kind(m->machine, state, m->v->depth_max);
+        if (walk(m, state, k->bits, before)) break;
+        k->kind = 0;
+        if (attempt == 1) break;
         if (is_too_much(m, before)) break;
         grammar_machine_forget(m->machine);
         follow_epoch(m);
@@ -194,6 +205,7 @@ const uint32_t *grammar_mask_now(GrammarMask *m)
     Kept *k = m->ended ? oldest(m) : find(m, grammar_machine_state(m->machine));
     if (m->ended) {
         k->state = 0;
+        k->kind = 0;
         memset(k->bits, 0, m->words * sizeof *k->bits);
         return k->bits;
     }
