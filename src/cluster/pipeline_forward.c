@@ -23,6 +23,10 @@ void pipeline_forward_begin(Pipeline *p, Frame *f)
         const StationSequence *q = &w->sequences[i];
         f->sequences[i] = (ForwardSequence){
             .session = p->sessions[q->session], .position = q->position, .rows = q->rows};
+        if (q->forks) {
+            f->sequences[i].parent = p->sessions[q->parent];
+            f->sequences[i].parent_length = q->position;
+        }
         p->used[q->session] = true;
         decode = decode && q->rows == 1;
     }

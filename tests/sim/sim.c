@@ -295,6 +295,11 @@ static void print_counts(const SimCounts *c)
         {c->own, "calls to the own store, "},
         {c->degraded, "degraded, "},
         {c->superseded, "late frames refused\n"},
+        {c->drafts, "guesses, "},
+        {c->right, "right, "},
+        {c->scores, "scores, "},
+        {c->pools, "sums, "},
+        {c->forks, "copies\n"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         printf("%llu %s", (unsigned long long)lines[i].count, lines[i].what);
@@ -304,7 +309,8 @@ static void print_counts(const SimCounts *c)
 static bool covers_all(const SimCounts *c)
 {
     const uint64_t seen[] = {c->cancelled, c->own_fault, c->dropped, c->doubled, c->corrupted,
-                             c->late,      c->replays,   c->hedges,  c->own,     c->superseded};
+                             c->late,      c->replays,   c->hedges,  c->own,     c->superseded,
+                             c->drafts,    c->right,     c->scores,  c->pools,   c->forks};
     bool all = true;
     for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) all &= seen[i] > 0;
     for (int i = 0; i < SIM_FAULT_KINDS; i++) all &= c->faults[i] > 0;

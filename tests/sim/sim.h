@@ -101,14 +101,22 @@ typedef struct SimRequest {
     int follows;              /* the request whose conversation it continues, or -1 */
     uint32_t keep;            /* so many tokens of it at most */
     bool forgets; /* the conversation is forgotten at its end, although another follows */
+    bool forks;   /* the conversation that it continues stays in its slot, this one gets a copy */
+    bool forgets_source; /* and that is forgotten at once */
+    int copies; /* the request whose beginning it shares when that is being answered, or -1 */
+    bool scores, pools;
+    uint32_t tops, score_from; /* of its tokens; UINT32_MAX: those of the answer only */
     /* What should come, known when it starts. */
     uint32_t said[SIM_CONTEXT_MAX + 1], said_count; /* all tokens; those emitted are appended */
     uint32_t want[SIM_CONTEXT_MAX + 1], want_count;
     Error want_error;
+    CoordinatorScore want_score[SIM_CONTEXT_MAX + 1]; /* by index of the token */
+    double want_sum[SIM_HIDDEN];
     /* How it goes. */
     enum { SIM_WAITING, SIM_RUNNING, SIM_ENDED } state;
     bool cancelled, exempt; /* exempt: its answer was degraded */
-    uint32_t slot, emitted;
+    uint32_t slot, emitted, next_score;
+    int source; /* the slot whose copy it became, to be forgotten at its end, or -1 */
     uint64_t started_ns, ended_ns;
 } SimRequest;
 
@@ -119,6 +127,7 @@ typedef struct SimScenario {
     PhaseRange range[SIM_STATIONS_MAX];
     uint32_t id_first[SIM_SHARDS_MAX], id_last[SIM_SHARDS_MAX];
     uint32_t context, chunk, slots, frames, logit_rows, sessions;
+    uint32_t drafts, wrong_drafts; /* of 10,000 */
     CacheType cache;
     uint64_t tile_bytes;
     /* The network, until `calm_ns`. */
@@ -140,6 +149,7 @@ typedef struct SimCounts {
     uint64_t seeds, requests, cancelled, tokens, calls, late;
     uint64_t dropped, doubled, corrupted, faults[SIM_FAULT_KINDS];
     uint64_t replays, hedges, degraded, superseded, own, own_fault;
+    uint64_t drafts, right, scores, pools, forks;
 } SimCounts;
 
 /* ---- Events. */

@@ -19,8 +19,26 @@ static PipelineConfig config_of(const Sim *s)
                             .hyper = &s->model->hyper,
                             .slots = s->plan.slots,
                             .logit_rows = s->plan.logit_rows,
+                            .drafts = s->plan.drafts,
                             .frames = s->plan.frames ? s->plan.frames : s->plan.stations,
                             .nonce = s->nonce};
+}
+
+/* What the answer is going to be, now and then wrong. */
+static uint32_t guess(void *sim, uint32_t slot, const uint32_t *tokens, uint32_t count,
+                      const SamplerParams *params, uint32_t *out, uint32_t max)
+{
+    Sim *s = sim;
+    const SimRequest *q = &s->requests[s->slot_request[slot]];
+    uint32_t n = 0;
+    (void)params;
+    if (count != q->said_count || memcmp(tokens, q->said, count * sizeof *tokens) != 0)
+        sim_fail(s, "slot %u wants guesses for another text", slot);
+    for (; n < max && q->emitted + n < q->want_count; n++)
+        out[n] = sim_random_chance(&s->random, s->plan.wrong_drafts)
+                     ? sim_random_below(&s->random, SIM_POISON_ID)
+                     : q->want[q->emitted + n];
+    return n;
 }
 
 void sim_clients_start_coordinator(Sim *s)
@@ -41,6 +59,7 @@ void sim_clients_start_coordinator(Sim *s)
         sim_fail(s, "the coordinator: %s: %s", error_text(error), why.text);
         return;
     }
+    coordinator_set_drafter(s->coordinator, &(CoordinatorDrafter){s, guess});
     s->call_count = pipeline_calls_max(s->pipeline);
     s->calls = calloc(s->call_count, sizeof *s->calls);
     ASSERT(s->calls);
@@ -51,6 +70,10 @@ static void count_pipeline(Sim *s)
 {
     s->counts->replays += pipeline_replays(s->pipeline);
     s->counts->degraded += pipeline_degraded(s->pipeline);
+    uint64_t guessed, right;
+    coordinator_count_drafts(s->coordinator, &guessed, &right);
+    s->counts->drafts += guessed;
+    s->counts->right += right;
     for (uint32_t i = 0; i < s->cluster.node_count; i++) {
         PipelineNode node;
         pipeline_node(s->pipeline, i, &node);
@@ -81,24 +104,44 @@ static bool slot_is_free(const Sim *s, uint32_t slot)
            !coordinator_is_under_way(s->coordinator, slot);
 }
 
-/* The slot that holds what the request continues, or one that nobody has; slots when there is none. */
-static uint32_t slot_for(const Sim *s, const SimRequest *q)
+static uint32_t free_slot(const Sim *s)
 {
-    for (uint32_t i = 0; i < s->plan.slots && q->follows >= 0; i++)
-        if (s->slot_request[i] == q->follows) return slot_is_free(s, i) ? i : s->plan.slots;
     for (uint32_t i = 0; i < s->plan.slots; i++)
         if (s->slot_request[i] < 0 && slot_is_free(s, i)) return i;
     return s->plan.slots;
 }
 
+/* The slot whose beginning the request gets a copy of, or -1. */
+static int source_of(const Sim *s, const SimRequest *q)
+{
+    int before = q->follows >= 0 && q->forks ? q->follows : q->copies;
+    for (uint32_t i = 0; i < s->plan.slots && before >= 0; i++)
+        if (s->slot_request[i] == before && !coordinator_is_degraded(s->coordinator, i) &&
+            coordinator_fed(s->coordinator, i))
+            return (int)i;
+    return -1;
+}
+
+/* The slot that holds what the request continues, or one that nobody has; slots when there is none. */
+static uint32_t slot_for(const Sim *s, const SimRequest *q)
+{
+    uint32_t slot = free_slot(s);
+    if (q->forks && slot < s->plan.slots && source_of(s, q) >= 0) return slot;
+    for (uint32_t i = 0; i < s->plan.slots && q->follows >= 0; i++)
+        if (s->slot_request[i] == q->follows) return slot_is_free(s, i) ? i : s->plan.slots;
+    return slot;
+}
+
 /* Its tokens: what it keeps of the conversation before, then its prompt. Result  how many it keeps. */
-static uint32_t gather(const Sim *s, SimRequest *q)
+static uint32_t gather(const Sim *s, SimRequest *q, int source)
 {
     uint32_t keep = 0, most = s->plan.context - 1;
     if (q->prompt_count > most) q->prompt_count = most;
-    if (q->follows >= 0) {
-        const SimRequest *before = &s->requests[q->follows];
+    if (q->follows >= 0 || source >= 0) {
+        const SimRequest *before = &s->requests[source >= 0 ? s->slot_request[source] : q->follows];
         keep = q->keep < before->said_count ? q->keep : before->said_count;
+        if (source >= 0 && keep > coordinator_fed(s->coordinator, (uint32_t)source))
+            keep = coordinator_fed(s->coordinator, (uint32_t)source);
         if (keep > most - q->prompt_count) keep = most - q->prompt_count;
         memcpy(q->said, before->said, keep * sizeof *q->said);
     }
@@ -115,12 +158,21 @@ static void check_conversation(Sim *s, uint32_t slot, const SimRequest *q)
         sim_fail(s, "slot %u holds another conversation than it was given", slot);
 }
 
+/* Those of the prompt that have not come yet. */
+static uint32_t next_prompt_score(const SimRequest *q)
+{
+    return q->next_score < q->said_count ? q->next_score : UINT32_MAX;
+}
+
 static void begin(Sim *s, uint32_t slot, uint32_t i, const uint32_t *ids, uint32_t count)
 {
     SimRequest *q = &s->requests[i];
     Why why = {{0}};
     Error error = coordinator_start(s->coordinator, slot, ids, count, q->tokens_max - q->emitted,
                                     &q->params, &why);
+    if (error == OK && q->pools) error = coordinator_pool(s->coordinator, slot, &why);
+    if (error == OK && q->scores)
+        error = coordinator_score(s->coordinator, slot, q->tops, next_prompt_score(q), &why);
     if (error != OK) {
         sim_fail(s, "request %u does not start: %s: %s", i, error_text(error), why.text);
         return;
@@ -131,20 +183,56 @@ static void begin(Sim *s, uint32_t slot, uint32_t i, const uint32_t *ids, uint32
             q->said_count);
 }
 
+static void forget(Sim *s, uint32_t slot)
+{
+    pipeline_forget(s->pipeline, slot);
+    s->slot_request[slot] = -1;
+    sim_log(s, "slot %u is forgotten", slot);
+}
+
+static void fork(Sim *s, SimRequest *q, uint32_t from, uint32_t to, uint32_t keep)
+{
+    Why why = {{0}};
+    Error error = coordinator_fork(s->coordinator, from, to, keep, &why);
+    if (error != OK) sim_fail(s, "no copy: %s: %s", error_text(error), why.text);
+    sim_log(s, "slot %u gets %u tokens of slot %u", to, keep, from);
+    s->counts->forks++;
+    if (q->follows >= 0) q->source = (int)from;
+}
+
+/* What of the slot may stay. */
+static uint32_t bound_by_scores(SimRequest *q, uint32_t keep)
+{
+    if (q->pools) keep = 0;
+    q->next_score = q->score_from < q->said_count ? q->score_from : q->said_count;
+    return q->scores && keep >= q->next_score ? q->next_score - 1 : keep;
+}
+
 static void start(Sim *s, uint32_t i, uint32_t slot)
 {
     SimRequest *q = &s->requests[i];
-    uint32_t keep = gather(s, q);
+    int source = s->slot_request[slot] >= 0 ? -1 : source_of(s, q);
+    uint32_t keep = gather(s, q, source);
     sim_solo_run(s, q);
     q->state = SIM_RUNNING;
     q->started_ns = s->now_ns;
     s->counts->requests++;
     s->counts->own_fault += q->want_error != OK;
+    keep = bound_by_scores(q, keep);
     if (s->slot_request[slot] >= 0) {
         check_conversation(s, slot, &s->requests[s->slot_request[slot]]);
         coordinator_truncate(s->coordinator, slot, keep);
-        begin(s, slot, i, q->prompt, q->prompt_count);
-    } else begin(s, slot, i, q->said, q->said_count);
+    } else if (source >= 0 && keep) {
+        fork(s, q, (uint32_t)source, slot, keep);
+    } else {
+        if (source >= 0 && q->follows >= 0) q->source = source;
+        keep = 0;
+    }
+    begin(s, slot, i, q->said + keep, q->said_count - keep);
+    if (q->source >= 0 && q->forgets_source) {
+        forget(s, (uint32_t)q->source);
+        q->source = -1;
+    }
 }
 
 static uint64_t start_ns(const Sim *s, const SimRequest *q)
@@ -163,13 +251,6 @@ static uint64_t cancel_ns(const SimRequest *q)
 
 /* --- Ending --- */
 
-static void forget(Sim *s, uint32_t slot)
-{
-    pipeline_forget(s->pipeline, slot);
-    s->slot_request[slot] = -1;
-    sim_log(s, "slot %u is forgotten", slot);
-}
-
 static void finish(Sim *s, uint32_t i)
 {
     SimRequest *q = &s->requests[i];
@@ -179,6 +260,8 @@ static void finish(Sim *s, uint32_t i)
     for (uint32_t j = 0; j < s->plan.request_count; j++)
         kept |= s->requests[j].follows == (int)i && s->requests[j].state == SIM_WAITING;
     if (!kept || q->forgets) forget(s, q->slot);
+    if (q->source >= 0) forget(s, (uint32_t)q->source);
+    q->source = -1;
 }
 
 static void cancel(Sim *s, uint32_t i)
@@ -206,6 +289,44 @@ static void take_token(Sim *s, uint32_t i, uint32_t token)
     s->counts->tokens++;
 }
 
+static bool is_score(const CoordinatorScore *a, const CoordinatorScore *b)
+{
+    return a->token == b->token && memcmp(&a->logprob, &b->logprob, sizeof a->logprob) == 0 &&
+           a->top_count == b->top_count &&
+           memcmp(a->top, b->top, a->top_count * sizeof *a->top) == 0;
+}
+
+static void take_scores(Sim *s, int i, uint32_t slot)
+{
+    SimRequest *q = &s->requests[i];
+    uint32_t count;
+    const CoordinatorScore *scores = coordinator_take_scores(s->coordinator, slot, &count);
+    for (uint32_t n = 0; n < count; n++, q->next_score++)
+        if (!q->exempt && !is_score(&scores[n], &q->want_score[q->next_score]))
+            sim_fail(s, "request %d: token %u is worth %g, alone %g", i, q->next_score,
+                     (double)scores[n].logprob, (double)q->want_score[q->next_score].logprob);
+    s->counts->scores += count;
+}
+
+static void check_sum(Sim *s, int i, uint32_t slot)
+{
+    const SimRequest *q = &s->requests[i];
+    uint32_t rows;
+    const double *sum = coordinator_pooled(s->coordinator, slot, &rows);
+    if (rows != q->said_count || memcmp(sum, q->want_sum, sizeof q->want_sum) != 0)
+        sim_fail(s, "request %d: another sum of %u rows than alone of %u", i, rows, q->said_count);
+    s->counts->pools++;
+}
+
+static void check_extras(Sim *s, int i, const CoordinatorEvent *e)
+{
+    const SimRequest *q = &s->requests[i];
+    if (q->exempt || e->error != OK) return;
+    if (q->scores && q->next_score != q->said_count)
+        sim_fail(s, "request %d: scores of %u tokens of %u", i, q->next_score, q->said_count);
+    if (q->pools) check_sum(s, i, e->slot);
+}
+
 static void take_event(Sim *s, const CoordinatorEvent *e, const Why *why)
 {
     int i = e->slot < s->plan.slots ? s->slot_request[e->slot] : -1;
@@ -223,7 +344,9 @@ static void take_event(Sim *s, const CoordinatorEvent *e, const Why *why)
             sim_fail(s, "request %d is degraded, and every row can be read", i);
     }
     for (uint32_t t = 0; t < e->token_count; t++) take_token(s, (uint32_t)i, e->tokens[t]);
+    if (e->scored) take_scores(s, i, e->slot);
     if (!e->ended) return;
+    check_extras(s, i, e);
     /* Not even zero rows help when no shard at all has answered. */
     if (e->error == ERR_UNREACHABLE && s->plan.own_is_broken) q->exempt = true;
     if (!q->exempt && (e->error != q->want_error || q->emitted != q->want_count))
@@ -308,6 +431,8 @@ void sim_clients_restart(Sim *s)
     s->nonce++;
     s->restarted = true;
     sim_clients_start_coordinator(s);
+    for (uint32_t i = 0; i < s->plan.request_count && !s->failed; i++)
+        if (s->requests[i].source >= 0) s->requests[i].source = -1;
     for (uint32_t i = 0; i < s->plan.request_count && !s->failed; i++)
         if (s->requests[i].state == SIM_RUNNING)
             begin(s, slot++, i, s->requests[i].said, s->requests[i].said_count);

@@ -64,6 +64,34 @@ static void make_ends(SimScenario *p, uint64_t seed)
     if (p->embed && p->head) p->shards = 0;
 }
 
+/* Drafts, scores, sums and copies, by numbers of their own: what a seed says besides stays what it was. */
+static void make_extras(Sim *s)
+{
+    SimScenario *p = &s->plan;
+    SimRandom r = {s->seed * UINT64_C(0xd1342543de82ef95) + 7};
+    p->drafts = PICK(&r, 0, 1, 3, 7);
+    p->wrong_drafts = PICK(&r, 0, 1000, 4000, 9000);
+    p->logit_rows += sim_random_below(&r, 2 * p->drafts + 1);
+    for (uint32_t i = 0; i < p->request_count; i++) {
+        SimRequest *q = &s->requests[i];
+        q->forks = sim_random_below(&r, 2);
+        q->forgets_source = sim_random_below(&r, 3) == 0;
+        q->copies =
+            q->follows < 0 && i && sim_random_below(&r, 2) ? (int)sim_random_below(&r, i) : -1;
+        q->scores = sim_random_below(&r, 4) == 0;
+        q->tops = PICK(&r, 0, 1, 5, COORDINATOR_TOPS_MAX);
+        q->score_from =
+            sim_random_below(&r, 2) ? 1 + sim_random_below(&r, q->prompt_count) : UINT32_MAX;
+        q->pools = sim_random_below(&r, 12) == 0;
+        if (p->drafts && sim_random_below(&r, 4)) /* there are no guesses with penalties */
+            q->params.repetition_penalty = 1,
+            q->params.presence_penalty = q->params.frequency_penalty = 0;
+        if (!q->pools) continue;
+        q->tokens_max = 0;
+        q->scores = false;
+    }
+}
+
 /* --- Faults --- */
 
 static void make_network(SimScenario *p, SimRandom *r, bool bad)
@@ -160,7 +188,7 @@ static void make_params(SimRequest *q, SimRandom *r)
 static void make_request(Sim *s, SimRandom *r, uint32_t i, uint64_t span_ns, bool *followed)
 {
     SimRequest *q = &s->requests[i];
-    *q = (SimRequest){.follows = -1, .cancel_after_ns = SIM_NEVER};
+    *q = (SimRequest){.follows = -1, .copies = -1, .source = -1, .cancel_after_ns = SIM_NEVER};
     for (uint32_t j = 0; j < i; j++)
         if (!followed[j] && sim_random_below(r, 3) == 0) q->follows = (int)j;
     if (q->follows >= 0) followed[q->follows] = true;
@@ -212,6 +240,7 @@ void sim_scenario_make(Sim *s)
     for (uint32_t i = 0; i < p->request_count; i++) make_request(s, &r, i, span_ns, followed);
     make_faults(p, &r, weather != 0 && weather != 2, busy_ns(s, span_ns));
     if (sim_random_below(&r, 10) == 0 || s->broken == SIM_BREAK_FENCE) invite_twins(s);
+    make_extras(s);
     s->random.state = sim_random_next(&r);
 }
 
@@ -225,6 +254,10 @@ static void print_requests(const Sim *s, FILE *out)
                 "  request %u at %.3f ms: %u ids, %u tokens, temperature %.1f top_k %u top_p %.2f",
                 i, (double)q->at_ns / 1e6, q->prompt_count, q->tokens_max,
                 (double)q->params.temperature, q->params.top_k, (double)q->params.top_p);
+        if (q->scores) fprintf(out, ", scores from %d and %u tops", (int)q->score_from, q->tops);
+        if (q->pools) fprintf(out, ", a sum");
+        if (q->copies >= 0) fprintf(out, ", a copy of request %d", q->copies);
+        if (q->follows >= 0 && q->forks) fprintf(out, ", in a copy");
         if (q->follows >= 0) fprintf(out, ", after %u tokens of request %d", q->keep, q->follows);
         if (q->cancel_after_ns != SIM_NEVER)
             fprintf(out, ", cancelled after %.3f ms", (double)q->cancel_after_ns / 1e6);
@@ -244,9 +277,11 @@ void sim_scenario_print(const Sim *s, FILE *out)
     fprintf(out, "%s%s | ", p->embed ? " embed" : "", p->head ? " head" : "");
     for (uint32_t i = 0; i < p->shards; i++)
         fprintf(out, "%u-%u%s ", p->id_first[i], p->id_last[i], p->shard_replica[i] ? "*2" : "");
-    fprintf(out, "\n  context %u chunk %u slots %u sessions %u frames %u logit rows %u cache %s\n",
-            p->context, p->chunk, p->slots, p->sessions, p->frames, p->logit_rows,
-            p->cache == CACHE_F16 ? "f16" : "q8_0");
+    fprintf(
+        out,
+        "\n  context %u chunk %u slots %u sessions %u frames %u logit rows %u drafts %u cache %s\n",
+        p->context, p->chunk, p->slots, p->sessions, p->frames, p->logit_rows, p->drafts,
+        p->cache == CACHE_F16 ? "f16" : "q8_0");
     fprintf(
         out,
         "  delay %.2f..%.2f ms, compute %.2f..%.2f ms; of 10,000: %u dropped %u twice %u damaged "

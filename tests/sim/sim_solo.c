@@ -4,6 +4,7 @@
  * of every pick is kept as well, so that a wrong one is seen even when the token happens to be the same. */
 #include "sim.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,45 @@ static Error forward(Sim *s, Solo *solo, const uint32_t *tokens, uint32_t first,
     return OK;
 }
 
-static Error pick(Sim *s, Solo *solo, const SimRequest *q, const uint32_t *tokens, uint32_t count,
+/* What `token` is worth by the logits that the shard has, adjusted or not. */
+static void score(Solo *solo, const SimRequest *q, uint32_t token, CoordinatorScore *out)
+{
+    LogSum sum;
+    logsum_start(&sum);
+    uint32_t k = shard_top(solo->shard.shard, 0, SIM_VOCABULARY, solo->candidates, &sum, 1);
+    double log_sum = logsum_log(&sum);
+    const float *logits = shard_logits(solo->shard.shard, 0);
+    *out = (CoordinatorScore){.token = token, .logprob = (float)((double)logits[token] - log_sum)};
+    for (uint32_t i = 0; i < k && i < q->tops && isfinite(solo->candidates[i].logit); i++) {
+        out->top[out->top_count] = solo->candidates[i];
+        out->top[out->top_count++].logit = (float)((double)solo->candidates[i].logit - log_sum);
+    }
+}
+
+static Error score_prompt(Sim *s, Solo *solo, SimRequest *q)
+{
+    Why why = {{0}};
+    for (uint32_t i = 0; i + 1 < q->said_count; i++) {
+        TRY(forward(s, solo, q->said, i, 1));
+        if (i + 1 < q->score_from) continue;
+        remember_row(s, solo->x);
+        TRY(shard_begin_logits(solo->shard.shard, solo->x, 1, &why));
+        TRY(sim_nodes_drive_shard(s, &solo->shard, &why));
+        score(solo, q, q->said[i + 1], &q->want_score[i + 1]);
+    }
+    return OK;
+}
+
+static Error add_up(Sim *s, Solo *solo, SimRequest *q)
+{
+    for (uint32_t i = 0; i < q->said_count; i++) {
+        TRY(forward(s, solo, q->said, i, 1));
+        for (uint32_t c = 0; c < SIM_HIDDEN; c++) q->want_sum[c] += (double)solo->x[c];
+    }
+    return OK;
+}
+
+static Error pick(Sim *s, Solo *solo, SimRequest *q, const uint32_t *tokens, uint32_t count,
                   uint32_t *token)
 {
     Why why = {{0}};
@@ -65,6 +104,7 @@ static Error pick(Sim *s, Solo *solo, const SimRequest *q, const uint32_t *token
                            sampler_scale(&q->params));
     TRY(sampler_pick(&q->params, solo->candidates, k, true, &sum, count, &result, &why));
     *token = result.id;
+    if (q->scores) score(solo, q, result.id, &q->want_score[count]);
     return OK;
 }
 
@@ -72,6 +112,8 @@ static Error answer(Sim *s, Solo *solo, SimRequest *q)
 {
     uint32_t tokens[SIM_CONTEXT_MAX + 1], count = q->said_count, fed = 0;
     memcpy(tokens, q->said, count * sizeof *tokens);
+    if (q->pools) return add_up(s, solo, q);
+    if (q->scores && q->score_from < count) TRY(score_prompt(s, solo, q));
     if (q->tokens_max == 0) return forward(s, solo, tokens, 0, count);
     while (q->want_count < q->tokens_max && count <= s->plan.context) {
         uint32_t token = 0;
