@@ -247,7 +247,7 @@ static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
                          ? job->answers[0].params.bias
                          : keep(arena, q->params.bias, q->params.bias_count * sizeof(SamplerBias));
     if (q->reads_calls) {
-        a->tools = serve_tools_make(q->form == REQUEST_TOOL_CALLS, q->one_call);
+        a->tools = serve_tools_make(q);
         if (!a->tools) return no_memory(in);
     }
     detokenizer_start(&a->detokenizer, in->serve->options.tokenizer, false);

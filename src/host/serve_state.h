@@ -159,9 +159,8 @@ void serve_form_leave(Serve *s, ServeAnswer *a);
 /* Whether the answer failed by its form: it leaves no token, or none that logit_bias does not forbid. */
 bool serve_form_explains(const ServeAnswer *a, Error error, Refusal *refusal);
 
-/* serve_tools.c: answers that may call tools. eager: the answer's grammar lets nothing else through; one_call:
- * what comes behind the first is dropped. Result  NULL: no memory. */
-ServeTools *serve_tools_make(bool eager, bool one_call);
+/* serve_tools.c: answers that may call tools. Result  NULL: no memory. */
+ServeTools *serve_tools_make(const Request *q);
 void serve_tools_free(ServeTools *t);
 /* Result  false: no memory. */
 bool serve_tools_push(ServeTools *t, const uint8_t *text, size_t bytes, bool end);

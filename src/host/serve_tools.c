@@ -32,6 +32,7 @@ struct ServeTools {
     Call *calls;
     AnswerTool *parts; /* of the event, or of all */
     uint32_t count, room;
+    ToolCallsName *names; /* and their text behind them */
     uint8_t held[HELD_BYTES];
 };
 
@@ -85,14 +86,35 @@ static void take(void *to, ToolCallsKind kind, const uint8_t *bytes, size_t coun
     if (kind == TOOL_CALLS_ARGUMENTS) t->no_memory = !add_arguments(t, bytes, count);
 }
 
-ServeTools *serve_tools_make(bool eager, bool one_call)
+/* The request goes before the answer. */
+static bool keep_names(ServeTools *t, const Request *q)
 {
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < q->tool_count; i++) bytes += q->tools[i].name_bytes;
+    t->names = malloc(q->tool_count * sizeof *t->names + bytes);
+    if (!t->names) return false;
+    char *text = (char *)(t->names + q->tool_count);
+    for (uint32_t i = 0; i < q->tool_count; i++) {
+        t->names[i] = (ToolCallsName){text, q->tools[i].name_bytes};
+        memcpy(text, q->tools[i].name, q->tools[i].name_bytes);
+        text += q->tools[i].name_bytes;
+    }
+    tool_calls_know(&t->parser, t->names, q->tool_count);
+    return true;
+}
+
+/* Where a grammar keeps calls to their form, nothing else is one, and they go out as they come. */
+ServeTools *serve_tools_make(const Request *q)
+{
+    bool eager = q->form == REQUEST_TOOL_CALLS;
     ServeTools *t = malloc(sizeof *t);
     if (!t) return NULL;
     memset(t, 0, offsetof(ServeTools, held));
-    t->one_call = one_call;
+    t->one_call = q->one_call;
     tool_calls_start(&t->parser, t->held, HELD_BYTES, eager, (ToolCallsTake){take, t});
-    return t;
+    if (eager || keep_names(t, q)) return t;
+    free(t);
+    return NULL;
 }
 
 void serve_tools_free(ServeTools *t)
@@ -102,6 +124,7 @@ void serve_tools_free(ServeTools *t)
     free(t->arguments.bytes);
     free(t->calls);
     free(t->parts);
+    free(t->names);
     free(t);
 }
 

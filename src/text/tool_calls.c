@@ -5,12 +5,21 @@
 
 #include <string.h>
 
-static const char OPEN[] = TOOL_CALLS_OPEN, CLOSE[] = TOOL_CALLS_CLOSE;
-enum { OPEN_BYTES = sizeof OPEN - 1, CLOSE_BYTES = sizeof CLOSE - 1 };
+static const char *const OPEN[] =
+    {[TOOL_CALLS_TAG] = TOOL_CALLS_OPEN, [TOOL_CALLS_FENCE] = "```json", [TOOL_CALLS_BARE] = ""},
+                         *const CLOSE[] = {[TOOL_CALLS_TAG] = TOOL_CALLS_CLOSE,
+                                           [TOOL_CALLS_FENCE] = "```",
+                                           [TOOL_CALLS_BARE] = ""};
 
 void tool_calls_start(ToolCalls *p, uint8_t *held, size_t room, bool eager, ToolCallsTake take)
 {
     *p = (ToolCalls){.take = take, .eager = eager, .held = held, .room = room};
+}
+
+void tool_calls_know(ToolCalls *p, const ToolCallsName *names, size_t count)
+{
+    p->names = names;
+    p->name_count = count;
 }
 
 bool tool_calls_is_name(const uint8_t *text, size_t bytes)
@@ -25,6 +34,7 @@ bool tool_calls_is_name(const uint8_t *text, size_t bytes)
 
 static void give(ToolCalls *p, ToolCallsKind kind, const uint8_t *bytes, size_t count)
 {
+    p->spoke |= kind == TOOL_CALLS_TEXT && count;
     if (count || kind == TOOL_CALLS_END) p->take.take(p->take.to, kind, bytes, count);
 }
 
@@ -67,6 +77,17 @@ static bool note_value(ToolCalls *p, bool begins, ToolCallsSpan *span)
     return true;
 }
 
+/* Whether the name that has just been read may be called. */
+static bool may_call(const ToolCalls *p)
+{
+    const uint8_t *name = p->held + p->name.from + 1;
+    size_t bytes = p->name.to - p->name.from - 2;
+    bool known = p->form == TOOL_CALLS_TAG;
+    for (size_t i = 0; !known && i < p->name_count; i++)
+        known = p->names[i].bytes == bytes && memcmp(p->names[i].text, name, bytes) == 0;
+    return known && tool_calls_is_name(name, bytes);
+}
+
 /* Follows the members of the object itself: `before` is the state in front of the byte, `check` behind it. */
 static bool note(ToolCalls *p, const JsonCheck *before)
 {
@@ -79,7 +100,8 @@ static bool note(ToolCalls *p, const JsonCheck *before)
         p->key.from = p->held_bytes;
     if (is_string(before->place) && after->place == JSON_CHECK_COLON) {
         p->key.to = p->held_bytes - 1;
-        return true;
+        return p->form == TOOL_CALLS_TAG || span_is(p, p->key, "name") ||
+               span_is(p, p->key, "arguments");
     }
     bool name = span_is(p, p->key, "name"), arguments = span_is(p, p->key, "arguments");
     if (!name && !arguments) return true;
@@ -87,8 +109,7 @@ static bool note(ToolCalls *p, const JsonCheck *before)
     if (before->place == JSON_CHECK_VALUE && before->depth == 1 && !is_space(byte))
         return byte == (name ? '"' : '{') && note_value(p, true, span);
     if (name && is_string(before->place) && after->place == JSON_CHECK_COMMA)
-        return note_value(p, false, span) &&
-               tool_calls_is_name(p->held + span->from + 1, span->to - span->from - 2);
+        return note_value(p, false, span) && may_call(p);
     if (arguments && before->depth == 2 && after->depth == 1) return note_value(p, false, span);
     return true;
 }
@@ -131,8 +152,9 @@ static bool in_call(ToolCalls *p, uint8_t byte)
     if (p->held_bytes == p->room) return false;
     p->held[p->held_bytes++] = byte;
     JsonCheckResult result = json_check_push(&p->check, byte);
-    bool fine = result != JSON_CHECK_FAULT && note(p, &before);
-    if (!fine || (result == JSON_CHECK_WHOLE && !p->name.to)) {
+    bool fine = result != JSON_CHECK_FAULT && note(p, &before),
+         all = p->name.to && (p->form == TOOL_CALLS_TAG || p->arguments.to);
+    if (!fine || (result == JSON_CHECK_WHOLE && !all)) {
         p->held_bytes--;
         return false;
     }
@@ -152,7 +174,7 @@ static void add(ToolCalls *p, uint8_t byte) { p->held[p->held_bytes++] = byte; }
 /* Whether the byte goes on with a marker. */
 static bool matches(ToolCalls *p, const char *marker, uint8_t byte)
 {
-    if (byte != (uint8_t)marker[p->matched]) return false;
+    if (!byte || byte != (uint8_t)marker[p->matched]) return false;
     add(p, byte);
     p->matched++;
     return true;
@@ -166,8 +188,8 @@ static bool behind(ToolCalls *p, uint8_t byte)
         p->space++;
         return true;
     }
-    if (matches(p, CLOSE, byte)) {
-        if (p->matched < CLOSE_BYTES) return true;
+    if (matches(p, CLOSE[p->form], byte)) {
+        if (CLOSE[p->form][p->matched]) return true;
         p->held_bytes = 0;
         p->space = p->matched = 0;
         p->place = TOOL_CALLS_IN_TEXT;
@@ -178,12 +200,20 @@ static bool behind(ToolCalls *p, uint8_t byte)
     return false;
 }
 
-/* The bytes from `at` on that are plain text and go out at once. */
-static size_t plain(const uint8_t *text, size_t bytes)
+/* How many bytes are plain text and go out at once. */
+static size_t plain(const ToolCalls *p, const uint8_t *text, size_t bytes)
 {
     size_t i = 0;
-    while (i < bytes && text[i] != '<' && !is_space(text[i])) i++;
+    if (!p->spoke) return 0;
+    while (i < bytes && text[i] != '<' && text[i] != '`' && !is_space(text[i])) i++;
     return i;
+}
+
+/* A first byte decides which marker it may be of. */
+static void choose_form(ToolCalls *p, uint8_t byte)
+{
+    if (p->matched) return;
+    p->form = p->names && byte == '`' ? TOOL_CALLS_FENCE : TOOL_CALLS_TAG;
 }
 
 static bool in_text(ToolCalls *p, uint8_t byte)
@@ -194,9 +224,15 @@ static bool in_text(ToolCalls *p, uint8_t byte)
         p->space++;
         return true;
     }
-    if (matches(p, OPEN, byte)) {
-        if (p->matched == OPEN_BYTES) begin_call(p);
+    choose_form(p, byte);
+    if (matches(p, OPEN[p->form], byte)) {
+        if (!OPEN[p->form][p->matched]) begin_call(p);
         return true;
+    }
+    if (!p->matched && byte == '{' && p->names && !p->spoke) {
+        p->form = TOOL_CALLS_BARE;
+        begin_call(p);
+        return in_call(p, byte);
     }
     if (p->held_bytes) {
         release(p);
@@ -220,7 +256,7 @@ void tool_calls_push(ToolCalls *p, const uint8_t *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes;) {
         if (p->place == TOOL_CALLS_IN_TEXT) {
-            size_t count = p->matched ? 0 : plain(text + i, bytes - i);
+            size_t count = p->matched ? 0 : plain(p, text + i, bytes - i);
             if (count) {
                 release(p);
                 give(p, TOOL_CALLS_TEXT, text + i, count);

@@ -14,6 +14,10 @@
  * be held back until it is whole. `eager` is for answers that a grammar keeps to the form: name and arguments
  * then go out as they come, and a call that is cut stays what it was.
  *
+ * Qwen2.5-Coder likes to write the object in a fence of ```json, and small models write it alone. Where the tools'
+ * names are known, both are calls too, if the object has one of the names and arguments, and nothing else; alone
+ * only before any text.
+ *
  *   TEXT --<tool_call>--> CALL --} of the object--> BEHIND --</tool_call>, or anything else--> TEXT
  *     ^                     |
  *     `---- not a call -----´ */
@@ -47,6 +51,13 @@ typedef struct ToolCallsTake {
     void *to;
 } ToolCallsTake;
 
+typedef struct ToolCallsName {
+    const char *text;
+    size_t bytes;
+} ToolCallsName;
+
+typedef enum ToolCallsForm { TOOL_CALLS_TAG, TOOL_CALLS_FENCE, TOOL_CALLS_BARE } ToolCallsForm;
+
 typedef enum ToolCallsPlace {
     TOOL_CALLS_IN_TEXT,
     TOOL_CALLS_IN_CALL,
@@ -59,7 +70,10 @@ typedef struct ToolCallsSpan {
 
 typedef struct ToolCalls {
     ToolCallsTake take;
-    bool eager;
+    const ToolCallsName *names; /* NULL: only what has the tag is a call */
+    size_t name_count;
+    bool eager, spoke; /* spoke: there was text */
+    ToolCallsForm form;
     ToolCallsPlace place;
     uint8_t *held; /* white space, marker, object: what may still become text */
     size_t held_bytes, room;
@@ -75,6 +89,8 @@ typedef struct ToolCalls {
  * the call of `take`. */
 void tool_calls_start(ToolCalls *p, uint8_t *held, size_t room, bool eager, ToolCallsTake take);
 void tool_calls_push(ToolCalls *p, const uint8_t *text, size_t bytes);
+/* After the start: the tools' names. Owner  they stay the caller's. */
+void tool_calls_know(ToolCalls *p, const ToolCallsName *names, size_t count);
 /* The answer has ended: what is held is text, but white space behind a call. */
 void tool_calls_end(ToolCalls *p);
 

@@ -33,12 +33,14 @@ static void fuzz_take(void *to, ToolCallsKind kind, const uint8_t *bytes, size_t
     seen->calls++;
 }
 
-static void fuzz_whole(const uint8_t *text, size_t bytes, uint8_t *held, bool eager)
+static void fuzz_whole(const uint8_t *text, size_t bytes, uint8_t *held, bool eager, bool known)
 {
+    static const ToolCallsName names[] = {{"f", 1}, {"get-2", 5}};
     ToolCalls p;
     Seen seen = {.arguments = malloc(bytes + 3)};
     CHECK(seen.arguments);
     tool_calls_start(&p, held, TOOL_CALLS_ROOM_MIN, eager, (ToolCallsTake){fuzz_take, &seen});
+    if (known) tool_calls_know(&p, names, 2);
     tool_calls_push(&p, text, bytes);
     tool_calls_end(&p);
     CHECK(p.whole == seen.calls && p.begun >= p.whole);
@@ -51,11 +53,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t held[TOOL_CALLS_ROOM_MIN];
     if (!size) return 0;
-    for (int eager = 0; eager < 2; eager++) {
-        fuzz_whole(data + 1, size - 1, held, eager);
-        ToolCallsLog whole =
-                         tool_calls_log(data + 1, size - 1, TOOL_CALLS_ROOM_MIN, eager, 0, size),
-                     cut = tool_calls_log(data + 1, size - 1, TOOL_CALLS_ROOM_MIN, eager, 0,
+    for (int way = 0; way < 4; way++) {
+        bool eager = way & 1, known = way & 2;
+        fuzz_whole(data + 1, size - 1, held, eager, known);
+        ToolCallsLog whole = tool_calls_log(data + 1, size - 1, TOOL_CALLS_ROOM_MIN, eager, known,
+                                            0, size),
+                     cut = tool_calls_log(data + 1, size - 1, TOOL_CALLS_ROOM_MIN, eager, known, 0,
                                           1 + data[0] % 16);
         CHECK(whole.bytes == cut.bytes && memcmp(whole.text, cut.text, cut.bytes) == 0);
         free(whole.text);

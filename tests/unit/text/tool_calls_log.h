@@ -39,16 +39,19 @@ static inline void tool_calls_log_take(void *to, ToolCallsKind kind, const uint8
     log->last = (int)kind;
 }
 
-/* The text cut before each of `cuts`, or byte by byte without them. Owner  the caller frees the text. */
+/* The text up to `cut` at once, then so many bytes at a time. known: f and get-2 are the tools.
+ * Owner  the caller frees the text. */
 static inline ToolCallsLog tool_calls_log(const uint8_t *text, size_t bytes, size_t room,
-                                          bool eager, size_t cut, size_t step)
+                                          bool eager, bool known, size_t cut, size_t step)
 {
+    static const ToolCallsName names[] = {{"f", 1}, {"get-2", 5}};
     ToolCallsLog log = {.last = -1};
     ToolCalls p;
     uint8_t *held = malloc(room);
     if (!held) abort();
     tool_calls_log_add(&log, "", 0);
     tool_calls_start(&p, held, room, eager, (ToolCallsTake){tool_calls_log_take, &log});
+    if (known) tool_calls_know(&p, names, 2);
     tool_calls_push(&p, text, cut);
     for (size_t at = cut; at < bytes; at += step)
         tool_calls_push(&p, text + at, bytes - at < step ? bytes - at : step);

@@ -71,11 +71,13 @@ static const Case cases[] = {
      "|T<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": b} and", "|Nf|A{\"a\": |Tb} and"},
 };
 
-static void check(const char *text, size_t bytes, size_t room, bool eager, const char *expected)
+static void check(const char *text, size_t bytes, size_t room, bool eager, bool known,
+                  const char *expected)
 {
     for (size_t cut = 0; cut <= bytes; cut++) {
         for (size_t step = 1; step <= 8; step += step < 3 ? 1 : 5) {
-            ToolCallsLog log = tool_calls_log((const uint8_t *)text, bytes, room, eager, cut, step);
+            ToolCallsLog log =
+                tool_calls_log((const uint8_t *)text, bytes, room, eager, known, cut, step);
             if (strcmp(log.text, expected) != 0)
                 fail_msg("%s\ncut at %zu, then every %zu, eager %d: %s\nexpected: %s", text, cut,
                          step, eager, log.text, expected);
@@ -89,9 +91,56 @@ static void gives_the_same_however_it_is_cut(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Case *c = &cases[i];
-        check(c->text, strlen(c->text), TOOL_CALLS_ROOM_MIN, false, c->held);
-        check(c->text, strlen(c->text), TOOL_CALLS_ROOM_MIN, true, c->eager ? c->eager : c->held);
+        check(c->text, strlen(c->text), TOOL_CALLS_ROOM_MIN, false, false, c->held);
+        check(c->text, strlen(c->text), TOOL_CALLS_ROOM_MIN, false, true, c->held);
+        check(c->text, strlen(c->text), TOOL_CALLS_ROOM_MIN, true, false,
+              c->eager ? c->eager : c->held);
     }
+}
+
+/* What is a call only where the names are known: in a fence, or alone before any text. */
+static const Case loose[] = {
+    {"```json\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n```", "|Nf|A{\"a\": 1}|E", NULL},
+    {"Look:\n```json\n{\"name\": \"get-2\", \"arguments\": {}}\n```\n", "|TLook:|Nget-2|A{}|E",
+     NULL},
+    {"```json\n" F "\n```\n```json\n" F "\n```", "|Nf|A{}|E|Nf|A{}|E", NULL},
+    {"```json\n" F "\n```\nSo.", "|Nf|A{}|E|T\nSo.", NULL},
+    {"```json\n" F "\n`` x", "|Nf|A{}|E|T\n`` x", NULL},
+    {"```json\n" F " ` x", "|Nf|A{}|E|T ` x", NULL},
+    {" \n" F "\n", "|Nf|A{}|E", NULL},
+    {F "\n" F, "|Nf|A{}|E|Nf|A{}|E", NULL},
+    {F " done", "|Nf|A{}|E|T done", NULL},
+    {F "\n<tool_call>" F, "|Nf|A{}|E|Nf|A{}|E", NULL},
+    {"<tool_call>{\"name\": \"other\"}", "|Nother|A{}|E", NULL},
+    /* text */
+    {"So " F, "|TSo " F, NULL},
+    {"{\"name\": \"other\", \"arguments\": {}}", "|T{\"name\": \"other\", \"arguments\": {}}",
+     NULL},
+    {"{\"name\": \"f\"}", "|T{\"name\": \"f\"}", NULL},
+    {"{\"x\": " F "}", "|T{\"x\": " F "}", NULL},
+    {"{\"name\": \"f\", \"id\": 1, \"arguments\": {}}",
+     "|T{\"name\": \"f\", \"id\": 1, \"arguments\": {}}", NULL},
+    {"```json\n[1]\n```", "|T```json\n[1]\n```", NULL},
+    {"```c\nint f;\n``` `x` ``json", "|T```c\nint f;\n``` `x` ``json", NULL},
+    {"```json {\"a\": 1}```", "|T```json {\"a\": 1}```", NULL},
+    {"```js", "|T```js", NULL},
+    {"```json\n{\"name\": \"f\"", "|T```json\n{\"name\": \"f\"", NULL},
+};
+
+static void knows_loose_forms(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof loose / sizeof *loose; i++)
+        check(loose[i].text, strlen(loose[i].text), TOOL_CALLS_ROOM_MIN, false, true,
+              loose[i].held);
+}
+
+static void takes_loose_forms_for_text(void **state)
+{
+    (void)state;
+    check(F, sizeof F - 1, TOOL_CALLS_ROOM_MIN, false, false, "|T" F);
+    check("```json\n" F, sizeof "```json\n" F - 1, TOOL_CALLS_ROOM_MIN, false, false,
+          "|T```json\n" F);
 }
 
 static void lets_eager_bytes_go_at_once(void **state)
@@ -123,7 +172,7 @@ static void holds_what_fits(void **state)
         memcpy(text + bytes - 3, tail, 3);
         for (int eager = 0; eager < 2; eager++) {
             ToolCallsLog log =
-                tool_calls_log((uint8_t *)text, bytes, TOOL_CALLS_ROOM_MIN, eager, 0, 7);
+                tool_calls_log((uint8_t *)text, bytes, TOOL_CALLS_ROOM_MIN, eager, false, 0, 7);
             assert_int_equal(log.text[1], more && !eager ? 'T' : 'N');
             if (more && !eager) assert_string_equal(log.text + 2, text);
             free(log.text);
@@ -141,11 +190,11 @@ static void keeps_long_white_space(void **state)
         bool dropped = spaces <= TOOL_CALLS_SPACE_MAX;
         snprintf(expected, sizeof expected, "%s%.*s%s", dropped ? "" : "|T",
                  dropped ? 0 : TOOL_CALLS_SPACE_MAX, text, "|Nf|A{}|E");
-        check(text, strlen(text), TOOL_CALLS_ROOM_MIN, false, expected);
+        check(text, strlen(text), TOOL_CALLS_ROOM_MIN, false, false, expected);
         memset(text, ' ', spaces);
         text[spaces] = '\0';
         snprintf(expected, sizeof expected, "|T%s", text);
-        check(text, spaces, TOOL_CALLS_ROOM_MIN, false, expected);
+        check(text, spaces, TOOL_CALLS_ROOM_MIN, false, false, expected);
     }
 }
 
@@ -170,6 +219,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_the_same_however_it_is_cut),
+        cmocka_unit_test(knows_loose_forms),
+        cmocka_unit_test(takes_loose_forms_for_text),
         cmocka_unit_test(lets_eager_bytes_go_at_once),
         cmocka_unit_test(holds_what_fits),
         cmocka_unit_test(keeps_long_white_space),
