@@ -17,7 +17,7 @@ enum {
 static const char TOOLS[] =
     "{{ content }}{% if content %}{{ '\\n\\n' }}{% endif %}"
     "# Tools\n\nThese functions can be called; each line describes one:\n<tools>"
-    "{% for tool in tools %}{{ '\\n' + tool | tojson }}{% endfor %}\n</tools>\n\n"
+    "{% for tool in tools %}{{ '\\n' + tool | tojson }}{% endfor %}{{ '\\n' }}</tools>\n\n"
     "A call is a JSON object with the function's name and its arguments between <tool_call> and </tool_call>:\n"
     "<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"PARAMETER\": VALUE}}\n</tool_call>\n"
     "Its result comes back between <tool_response> and </tool_response>.";

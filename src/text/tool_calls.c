@@ -56,7 +56,7 @@ static void begin_call(ToolCalls *p)
     p->place = TOOL_CALLS_IN_CALL;
     p->check = (JsonCheck){0};
     p->key = p->name = p->arguments = (ToolCallsSpan){0};
-    p->told = false;
+    p->told = p->doubled = false;
 }
 
 static bool span_is(const ToolCalls *p, ToolCallsSpan span, const char *text)
@@ -151,6 +151,9 @@ static bool in_call(ToolCalls *p, uint8_t byte)
     JsonCheck before = p->check;
     if (p->held_bytes == p->room) return false;
     p->held[p->held_bytes++] = byte;
+    if (byte == '{' && !p->doubled && p->check.depth == 1 &&
+        p->check.place == JSON_CHECK_KEY_OR_END && !p->eager)
+        return p->doubled = true;
     JsonCheckResult result = json_check_push(&p->check, byte);
     bool fine = result != JSON_CHECK_FAULT && note(p, &before),
          all = p->name.to && (p->form == TOOL_CALLS_TAG || p->arguments.to);
@@ -183,6 +186,7 @@ static bool matches(ToolCalls *p, const char *marker, uint8_t byte)
 /* Result  false: the byte is to be looked at again. */
 static bool behind(ToolCalls *p, uint8_t byte)
 {
+    if (p->doubled && !p->matched && byte == '}') return !(p->doubled = false);
     if (!p->matched && is_space(byte) && p->space < TOOL_CALLS_SPACE_MAX) {
         add(p, byte);
         p->space++;

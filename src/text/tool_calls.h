@@ -18,6 +18,9 @@
  * names are known, both are calls too, if the object has one of the names and arguments, and nothing else; alone
  * only before any text.
  *
+ * Qwen2.5-Coder-1.5B's template shows calls with doubled outer braces, and so it writes some: {{"name": ...}}. The second
+ * pair is passed over.
+ *
  *   TEXT --<tool_call>--> CALL --} of the object--> BEHIND --</tool_call>, or anything else--> TEXT
  *     ^                     |
  *     `---- not a call -----´ */
@@ -82,7 +85,8 @@ typedef struct ToolCalls {
     uint32_t begun, whole; /* calls */
     JsonCheck check;
     ToolCallsSpan key, name, arguments;
-    bool told; /* of an eager call: its name is out */
+    bool doubled; /* the outer braces are */
+    bool told;    /* of an eager call: its name is out */
 } ToolCalls;
 
 /* Owner  held[room], TOOL_CALLS_ROOM_MIN or more, stays the caller's; bytes that are passed on are valid during

@@ -48,10 +48,10 @@ def events_in(text):
 class Server:
     """A server on a free port, until stop()."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, model=MODEL):
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [COBORD, "serve", MODEL, "--listen", "127.0.0.1:0", *arguments],
+            [COBORD, "serve", model, "--listen", "127.0.0.1:0", *arguments],
             text=True,
             stdout=subprocess.PIPE,
             stderr=self.log,
