@@ -10,6 +10,7 @@
 static const AnswerTable *const tables[ANSWER_DIALECTS] = {
     [ANSWER_COMPLETION] = &answer_openai_completion,
     [ANSWER_CHAT] = &answer_openai_chat,
+    [ANSWER_EMBEDDINGS] = &answer_embeddings,
     [ANSWER_RESPONSES] = &answer_responses,
     [ANSWER_OLLAMA_CHAT] = &answer_ollama_chat,
     [ANSWER_OLLAMA_GENERATE] = &answer_ollama_generate,
@@ -78,6 +79,24 @@ void answer_write_fault(AnswerHead *head, JsonWriter *w, const Refusal *refusal)
     table_of(head->dialect)->fault(head, w, refusal);
 }
 
+void answer_write_hops(JsonWriter *w, const AnswerUsage *usage)
+{
+    if (!usage->hops) return;
+    json_writer_raw(w, ",\"hops\":[");
+    for (uint32_t i = 0; i < usage->hop_count; i++) {
+        const AnswerHop *hop = &usage->hops[i];
+        json_writer_raw(w, i ? ",{" : "{");
+        json_writer_member_text(w, "node", hop->node);
+        json_writer_member_u64(w, "calls", hop->calls);
+        json_writer_member(w, "ms");
+        json_writer_thousandths(w, hop->us);
+        json_writer_member_u64(w, "bytes_sent", hop->bytes_sent);
+        json_writer_member_u64(w, "bytes_received", hop->bytes_received);
+        json_writer_raw(w, "}");
+    }
+    json_writer_raw(w, "]");
+}
+
 /* ---- Where a stream can go on ---- */
 
 void answer_write_place(const AnswerHead *head, JsonWriter *w)
@@ -135,7 +154,8 @@ void answer_end(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage)
 
 /* ---- Other bodies ---- */
 
-void answer_model(JsonWriter *w, const char *model, uint64_t created_s, uint32_t context)
+void answer_model(JsonWriter *w, const char *model, uint64_t created_s, uint32_t context,
+                  uint32_t hidden)
 {
     json_writer_raw(w, "{\"id\":");
     json_writer_text(w, model);
@@ -143,13 +163,16 @@ void answer_model(JsonWriter *w, const char *model, uint64_t created_s, uint32_t
     json_writer_u64(w, created_s);
     json_writer_raw(w, ",\"owned_by\":\"cobord\",\"context_length\":");
     json_writer_u64(w, context);
+    json_writer_member_u64(w, "embedding_length", hidden);
+    json_writer_member_text(w, "embedding_pooling", "mean");
     json_writer_raw(w, "}");
 }
 
-void answer_models(JsonWriter *w, const char *model, uint64_t created_s, uint32_t context)
+void answer_models(JsonWriter *w, const char *model, uint64_t created_s, uint32_t context,
+                   uint32_t hidden)
 {
     json_writer_raw(w, "{\"object\":\"list\",\"data\":[");
-    answer_model(w, model, created_s, context);
+    answer_model(w, model, created_s, context, hidden);
     json_writer_raw(w, "]}");
 }
 

@@ -11,13 +11,17 @@
 #define COBORD_API_ANSWER_H
 
 #include "api/refusal.h"
+#include "model/sampler.h"
+#include "text/tokenizer.h"
 
 enum {
     ANSWER_CHOICES_MAX = 8,
     ANSWER_ID_BYTES = 48,
     ANSWER_TOOL_BYTES =
         64, /* of text, of each call beside its arguments: JSON_WRITER_GROWTH comes on top */
-    ANSWER_EVENT_BYTES = 1024 /* of an event without its text */
+    ANSWER_EVENT_BYTES = 1024, /* of an event without its text, scores and hops */
+    ANSWER_TOPS_MAX = 20,
+    ANSWER_HOP_BYTES = 640
 };
 
 typedef enum AnswerFinish {
@@ -33,6 +37,7 @@ typedef enum AnswerDialect {
     ANSWER_RESPONSES,
     ANSWER_OLLAMA_CHAT,
     ANSWER_OLLAMA_GENERATE,
+    ANSWER_EMBEDDINGS,
     ANSWER_DIALECTS
 } AnswerDialect;
 
@@ -45,7 +50,9 @@ typedef struct AnswerHead {
     bool degraded;     /* "degraded":true from here on: rows of a lost shard were taken as zeros */
     bool resumable;    /* events carry ids: how far each choice is with the event, in tokens */
     uint32_t choices, places[ANSWER_CHOICES_MAX];
-    const char *echo; /* members that repeat the request, each with a comma in front */
+    const Tokenizer *tokenizer; /* of scores: what their tokens are called */
+    bool base64;                /* embeddings */
+    const char *echo;           /* members that repeat the request, each with a comma in front */
     size_t echo_bytes;
     /* The dialect's own count. */
     uint64_t sequence;
@@ -61,12 +68,25 @@ typedef struct AnswerTool {
     size_t bytes;
 } AnswerTool;
 
+/* What a token was worth. */
+typedef struct AnswerScore {
+    uint32_t token;
+    float logprob;
+    bool unscored;   /* a prompt's first token */
+    uint64_t offset; /* characters of the choice's text in front of it */
+    uint32_t top_count;
+    SamplerCandidate top[ANSWER_TOPS_MAX]; /* `logit` is the log-probability */
+} AnswerScore;
+
 /* What one event carries, or one choice of a whole answer. */
 typedef struct AnswerPiece {
-    const uint8_t *text;
+    const uint8_t *text; /* of an embedding: float32, little-endian */
     size_t bytes;
     const AnswerTool *tools;
     uint32_t tool_count;
+    const AnswerScore
+        *scores; /* of the tokens that the text begins or goes on with; NULL: not wanted */
+    uint32_t score_count;
 } AnswerPiece;
 
 /* What an answer has cost at one node. A call's time counts in full for every answer that had rows in it, its bytes by
@@ -79,6 +99,8 @@ typedef struct AnswerHop {
 typedef struct AnswerUsage {
     uint64_t prompt, cached, completion; /* tokens; cached: of the prompt, not computed again */
     uint64_t total_ns, wait_ns, prompt_ns, completion_ns; /* wait: for a slot */
+    const AnswerHop *hops;                                /* NULL: not wanted */
+    uint32_t hop_count;
 } AnswerUsage;
 
 /* The id of an answer, made of a number that no other has. */
@@ -95,8 +117,9 @@ bool answer_has_places(AnswerDialect dialect);
 bool answer_repeats(AnswerDialect dialect);
 /* Suffices for a whole answer whose texts have so many bytes, for all that is written in front of a stream's first
  * piece (no text), and for its end (the text of `whole`). ANSWER_EVENT_BYTES and JSON_WRITER_GROWTH for each byte of
- * text suffice for any other event. */
+ * text suffice for any other event; scores need answer_scores_bytes besides, hops ANSWER_HOP_BYTES each. */
 size_t answer_bytes(const AnswerHead *head, size_t text_bytes);
+size_t answer_scores_bytes(const AnswerHead *head, const AnswerScore *scores, uint32_t count);
 
 /* In front of a choice's first piece. Nothing in some dialects. */
 void answer_write_role(AnswerHead *head, JsonWriter *w, uint32_t index);
@@ -127,11 +150,17 @@ void answer_choice(AnswerHead *head, JsonWriter *w, uint32_t index, const Answer
                    AnswerFinish finish);
 void answer_end(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage);
 
+/* The sums of hidden states, scaled to length 1, as the text of an embedding's piece: out[4 * count]. Result  false: not
+ * finite. */
+bool answer_embed(const double *sums, uint32_t count, uint8_t *out);
+
 /* ---- Other bodies ---- */
 
 /* One model, or the list of one. */
-void answer_model(JsonWriter *w, const char *model, uint64_t created_s, uint32_t context);
-void answer_models(JsonWriter *w, const char *model, uint64_t created_s, uint32_t context);
+void answer_model(JsonWriter *w, const char *model, uint64_t created_s, uint32_t context,
+                  uint32_t hidden);
+void answer_models(JsonWriter *w, const char *model, uint64_t created_s, uint32_t context,
+                   uint32_t hidden);
 /* {"ids":[...],"tokens":[...],"count":N}; ANSWER_ID_DIGITS per id and ANSWER_EVENT_BYTES suffice. */
 enum { ANSWER_ID_DIGITS = 2 * 11 };
 void answer_ids(JsonWriter *w, const uint32_t *ids, size_t count);

@@ -38,7 +38,9 @@ static void write_usage(JsonWriter *w, const AnswerUsage *u)
     json_writer_u64(w, u->prompt + u->completion);
     json_writer_raw(w, ",\"prompt_tokens_details\":{\"cached_tokens\":");
     json_writer_u64(w, u->cached);
-    json_writer_raw(w, "}}");
+    json_writer_raw(w, "}");
+    answer_write_hops(w, u);
+    json_writer_raw(w, "}");
 }
 
 /* ---- Streams ---- */
@@ -52,9 +54,11 @@ static void begin_event(const AnswerHead *head, JsonWriter *w, uint32_t index)
     json_writer_u64(w, index);
 }
 
-static void end_event(const AnswerHead *head, JsonWriter *w, AnswerFinish finish)
+static void end_event(const AnswerHead *head, JsonWriter *w, const AnswerPiece *piece,
+                      AnswerFinish finish)
 {
-    json_writer_raw(w, ",\"logprobs\":null,\"finish_reason\":");
+    answer_write_scores(head, w, piece);
+    json_writer_raw(w, ",\"finish_reason\":");
     json_writer_raw(w, finish_names[finish]);
     json_writer_raw(w, head->stream_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
 }
@@ -63,7 +67,7 @@ static void write_role(AnswerHead *head, JsonWriter *w, uint32_t index)
 {
     begin_event(head, w, index);
     json_writer_raw(w, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"}");
-    end_event(head, w, ANSWER_GOES_ON);
+    end_event(head, w, NULL, ANSWER_GOES_ON);
 }
 
 static void write_piece(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece)
@@ -76,14 +80,14 @@ static void write_piece(AnswerHead *head, JsonWriter *w, uint32_t index, const A
     if (text && piece->tool_count) json_writer_raw(w, ",");
     if (piece->tool_count) answer_tools_write(head, w, index, piece, true);
     if (is_chat(head)) json_writer_raw(w, "}");
-    end_event(head, w, ANSWER_GOES_ON);
+    end_event(head, w, piece, ANSWER_GOES_ON);
 }
 
 static void write_finish(AnswerHead *head, JsonWriter *w, uint32_t index, AnswerFinish finish)
 {
     begin_event(head, w, index);
     json_writer_raw(w, is_chat(head) ? ",\"delta\":{}" : ",\"text\":\"\"");
-    end_event(head, w, finish);
+    end_event(head, w, NULL, finish);
 }
 
 static void write_stream_end(AnswerHead *head, JsonWriter *w, const AnswerPiece *whole,
@@ -130,7 +134,8 @@ static void choice(AnswerHead *head, JsonWriter *w, uint32_t index, const Answer
         answer_tools_write(head, w, index, piece, false);
     }
     if (is_chat(head)) json_writer_raw(w, ",\"refusal\":null}");
-    json_writer_raw(w, ",\"logprobs\":null,\"finish_reason\":");
+    answer_write_scores(head, w, piece);
+    json_writer_raw(w, ",\"finish_reason\":");
     json_writer_raw(w, finish_names[finish]);
     json_writer_raw(w, "}");
 }

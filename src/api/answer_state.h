@@ -2,6 +2,8 @@
 /* What the files that write answers share. A dialect is one table; answer.c calls through it.
  *
  *   answer_openai.c     /v1/chat/completions, /v1/completions
+ *   answer_scores.c     the two's log-probabilities
+ *   answer_embeddings.c /v1/embeddings
  *   answer_responses.c  /v1/responses
  *   answer_ollama.c     /api/chat, /api/generate */
 #ifndef COBORD_API_ANSWER_STATE_H
@@ -29,6 +31,7 @@ typedef struct AnswerTable {
 } AnswerTable;
 
 extern const AnswerTable answer_openai_completion, answer_openai_chat;
+extern const AnswerTable answer_embeddings;
 extern const AnswerTable answer_responses, answer_ollama_chat, answer_ollama_generate;
 
 /* answer_tools.c */
@@ -36,6 +39,10 @@ void answer_tools_write_id(const AnswerHead *head, JsonWriter *w, uint32_t choic
 /* "tool_calls":[...] of a piece that has some. */
 void answer_tools_write(const AnswerHead *head, JsonWriter *w, uint32_t choice,
                         const AnswerPiece *piece, bool stream);
+/* ,"logprobs": and what it is: null when the piece is NULL or has no scores. answer_scores.c */
+void answer_write_scores(const AnswerHead *head, JsonWriter *w, const AnswerPiece *piece);
+/* ,"hops":[...], or nothing. */
+void answer_write_hops(JsonWriter *w, const AnswerUsage *usage);
 
 /* The line "id: ..." in front of an event, when the stream can be resumed. */
 void answer_write_place(const AnswerHead *head, JsonWriter *w);

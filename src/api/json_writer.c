@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/error.h"
+#include "text/jinja_number.h"
 #include "text/utf8.h"
 
 JsonWriter json_writer_make(char *bytes, size_t max)
@@ -94,6 +96,13 @@ void json_writer_thousandths(JsonWriter *w, uint64_t value)
                       (char[]){'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
                                (char)('0' + rest % 10)},
                       4);
+}
+
+void json_writer_float(JsonWriter *w, double value)
+{
+    char text[JINJA_NUMBER_BYTES];
+    ASSERT(value - value == 0);
+    json_writer_bytes(w, text, jinja_number_write_float(value, text));
 }
 
 void json_writer_bool(JsonWriter *w, bool value) { json_writer_raw(w, value ? "true" : "false"); }

@@ -28,6 +28,9 @@ void json_writer_text(JsonWriter *w, const char *text); /* the same of a C strin
 void json_writer_u64(JsonWriter *w, uint64_t value);
 /* value / 1000: 1234 is 1.234. */
 void json_writer_thousandths(JsonWriter *w, uint64_t value);
+/* A finite number, in the fewest digits that read back as the same: at most JSON_WRITER_FLOAT bytes. */
+enum { JSON_WRITER_FLOAT = 24 };
+void json_writer_float(JsonWriter *w, double value);
 void json_writer_bool(JsonWriter *w, bool value);
 
 /* The name of an object's next member, in plain characters, with a comma unless it is the first of its object or

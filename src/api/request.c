@@ -84,9 +84,11 @@ static const RequestField fields[] = {
     {"n", IN_BOTH, request_plain_n},
     {"best_of", IN_COMPLETION, request_plain_best_of},
     {"user", IN_BOTH, request_plain_user},
-    {"logprobs", IN_BOTH, request_plain_neutral},
-    {"top_logprobs", IN_CHAT, request_plain_neutral},
-    {"echo", IN_COMPLETION, request_plain_neutral},
+    {"logprobs", IN_CHAT, request_scores_wanted},
+    {"top_logprobs", IN_CHAT, request_scores_tops},
+    {"logprobs", IN_COMPLETION, request_scores_count},
+    {"echo", IN_COMPLETION, request_scores_echo},
+    {"hops", IN_BOTH, request_scores_hops},
     {"suffix", IN_COMPLETION, request_plain_neutral},
     {"tools", IN_CHAT | IN_TEMPLATE, request_tools_list},
     {"tool_choice", IN_CHAT | IN_TEMPLATE, request_tools_choice},
@@ -162,7 +164,7 @@ static const struct Kind {
     [REQUEST_TOKENIZE] = {false, 0, "text"},
     [REQUEST_DETOKENIZE] = {false, 0, "ids"},
     [REQUEST_TEMPLATE] = {false, 0, "messages"},
-    [REQUEST_EMBEDDINGS] = {false, 0, "input"},
+    [REQUEST_EMBEDDINGS] = {true, ANSWER_EMBEDDINGS, "input"},
     [REQUEST_RESPONSES] = {true, ANSWER_RESPONSES, "input"},
     [REQUEST_OLLAMA_CHAT] = {true, ANSWER_OLLAMA_CHAT, "messages"},
     [REQUEST_OLLAMA_GENERATE] = {true, ANSWER_OLLAMA_GENERATE, "prompt"},
@@ -204,7 +206,7 @@ static bool check_stream(RequestReader *r)
 size_t request_bytes(size_t body_bytes)
 {
     return json_scan_bytes(body_bytes) + arena_bytes(body_bytes) + arena_bytes(2 * body_bytes) +
-           arena_bytes((body_bytes / 20 + 2) * sizeof(Turn)) + REQUEST_CHOICES_MAX * ARENA_ALIGN +
+           arena_bytes((body_bytes / 20 + 2) * sizeof(Turn)) + REQUEST_INPUTS_MAX * ARENA_ALIGN +
            arena_bytes(SAMPLER_BIAS_MAX * sizeof(SamplerBias)) + 4 * ARENA_ALIGN +
            request_tools_bytes(body_bytes);
 }
@@ -231,8 +233,12 @@ bool request_parse(RequestKind kind, uint32_t vocabulary, const uint8_t *body, s
     if (ollama) request_ollama_defaults(out);
     if (ollama)
         return request_read_object(&r, root, &request_ollama_table) && request_ollama_check(&r);
+    if (kind == REQUEST_EMBEDDINGS)
+        return request_read_object(&r, root, &request_embeddings_table) &&
+               request_embeddings_check(&r);
     if (kind == REQUEST_RESPONSES)
         return request_read_object(&r, root, &request_responses_table) &&
                request_responses_check(&r) && check_stream(&r);
-    return request_read_object(&r, root, &openai) && check_together(&r) && check_stream(&r);
+    return request_read_object(&r, root, &openai) && check_together(&r) && check_stream(&r) &&
+           request_scores_check(&r);
 }

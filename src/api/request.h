@@ -36,6 +36,8 @@ typedef enum RequestKind {
 enum {
     REQUEST_BODY_BYTES_MAX = 8 << 20,
     REQUEST_CHOICES_MAX = ANSWER_CHOICES_MAX, /* n times prompts */
+    REQUEST_INPUTS_MAX = 64,                  /* of /v1/embeddings */
+    REQUEST_TOPS_MAX = ANSWER_TOPS_MAX,
     REQUEST_COMPLETION_TOKENS =
         16, /* of /v1/completions when max_tokens is not given, as in OpenAI's API */
     REQUEST_ECHO_BYTES_MAX = 64 << 10,
@@ -88,8 +90,8 @@ typedef struct Request {
     RequestKind kind;
     Turn *turns; /* chat, template */
     size_t turn_count;
-    RequestPrompt
-        prompts[REQUEST_CHOICES_MAX]; /* the other kinds; one of tokenize and detokenize */
+    RequestPrompt prompts[REQUEST_INPUTS_MAX]; /* the other kinds: up to REQUEST_CHOICES_MAX, one
+                                                  of tokenize and detokenize */
     uint32_t prompt_count;
     bool stream, include_usage;
     uint32_t n; /* answers to each prompt */
@@ -113,6 +115,12 @@ typedef struct Request {
     bool reads_calls;              /* the answer's text may have calls */
     const JinjaValue *tool_values; /* what the template is told; NULL: no tools */
     size_t tool_bytes;             /* about what they and the messages' calls are as JSON text */
+    bool scores;                   /* of each token, with the `tops` likeliest beside it */
+    uint32_t tops;
+    bool says_prompt;             /* in front of each answer */
+    bool hops;                    /* their cost is in the usage */
+    bool base64;                  /* embeddings */
+    uint32_t dimensions;          /* likewise; 0: the model's */
     bool add_bos, plain_specials; /* tokenize: BOS in front; control tokens in the text stay text */
 } Request;
 

@@ -181,9 +181,11 @@ bool request_parts_ids(RequestReader *r, yyjson_val *value, const char *name, Re
 
 static bool add_prompt(RequestReader *r, yyjson_val *value, const char *name)
 {
-    if (r->request->prompt_count == REQUEST_CHOICES_MAX)
-        return refusal_make(r->refusal, REFUSAL_VALUE, "prompt", "more than %d prompts",
-                            REQUEST_CHOICES_MAX);
+    const char *all = request_prompt_name(r->request->kind);
+    uint32_t most =
+        r->request->kind == REQUEST_EMBEDDINGS ? REQUEST_INPUTS_MAX : REQUEST_CHOICES_MAX;
+    if (r->request->prompt_count == most)
+        return refusal_make(r->refusal, REFUSAL_VALUE, all, "%s has more than %u texts", all, most);
     RequestPrompt *prompt = &r->request->prompts[r->request->prompt_count++];
     if (yyjson_is_arr(value) && yyjson_arr_size(value))
         return request_parts_ids(r, value, name, prompt);

@@ -157,8 +157,6 @@ static bool is_neutral(yyjson_val *value, const char *name)
     if (yyjson_is_str(value) && strcmp(name, "tool_choice") == 0)
         return yyjson_equals_str(value, "none") || yyjson_equals_str(value, "auto");
     if (yyjson_is_str(value) && strcmp(name, "suffix") == 0) return yyjson_get_len(value) == 0;
-    if (yyjson_is_int(value) && strcmp(name, "top_logprobs") == 0)
-        return yyjson_get_uint(value) == 0;
     return false;
 }
 

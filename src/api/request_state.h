@@ -13,7 +13,7 @@ typedef struct RequestReader {
     uint32_t vocabulary;
     uint8_t *text; /* joined parts of messages: as many bytes as the body has */
     size_t text_bytes;
-    bool tokens_given, stream_options_given;
+    bool tokens_given, stream_options_given, tops_given;
     uint32_t best_of;
     bool no_penalties, raw;      /* of Ollama's requests */
     yyjson_val *prompt, *system; /* likewise; NULL: none, or empty */
@@ -78,6 +78,18 @@ bool request_plain_text(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_ids(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_add_special(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_parse_special(RequestReader *r, yyjson_val *value, const char *name);
+
+/* request_scores.c. The check comes after all fields. */
+bool request_scores_wanted(RequestReader *r, yyjson_val *value, const char *name);
+bool request_scores_tops(RequestReader *r, yyjson_val *value, const char *name);
+bool request_scores_count(RequestReader *r, yyjson_val *value, const char *name);
+bool request_scores_echo(RequestReader *r, yyjson_val *value, const char *name);
+bool request_scores_hops(RequestReader *r, yyjson_val *value, const char *name);
+bool request_scores_check(RequestReader *r);
+
+/* request_embeddings.c. The check comes after all fields. */
+extern const RequestTable request_embeddings_table;
+bool request_embeddings_check(RequestReader *r);
 
 /* request_form.c */
 bool request_form_response_format(RequestReader *r, yyjson_val *value, const char *name);

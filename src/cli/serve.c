@@ -94,6 +94,7 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
         .form_bytes_max = (size_t)plan->sum.form_bytes,
         .vocabulary = session->model.hyper.vocabulary,
         .context = plan->context,
+        .hidden = session->model.hyper.hidden,
         .tokenizer = session->model.tokenizer,
         .knot = &session->model.file.knot,
         .version = COBORD_VERSION,

@@ -60,6 +60,7 @@ static Error serve(Node *node, const OpenModel *model, Remote *remote, Journal *
         .slots = c->sessions,
         .queue_max = QUEUE_MAX,
         .vocabulary = model->hyper.vocabulary,
+        .hidden = model->hyper.hidden,
         .context = c->context,
         .tokenizer = model->tokenizer,
         .knot = &model->file.knot,

@@ -202,7 +202,7 @@ static void go_on(Serve *s, ServeAnswer *a)
     a->state = SERVE_RUNNING;
     Error error = coordinator_start(s->options.engine.coordinator, a->slot, NULL, 0,
                                     a->job->tokens_max - a->generated, &a->params, &why);
-    if (error == OK) error = serve_form_constrain(s, a, &why);
+    if (error == OK) error = serve_answer_ask(s, a, &why);
     if (error == OK) return;
     CoordinatorEvent event = {.slot = a->slot, .ended = true, .error = error};
     serve_answer_event(s, a, &event, &why);

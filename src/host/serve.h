@@ -57,7 +57,7 @@ typedef struct ServeOptions {
     size_t form_bytes_max;   /* that answers with a form may take; 0: they are refused */
     const char *model;       /* the name in answers: plain characters */
     uint32_t slots, queue_max;
-    uint32_t vocabulary, context;
+    uint32_t vocabulary, context, hidden;
     const Tokenizer *tokenizer;
     const Knot *knot;    /* the header, for who asks about the model */
     const char *version; /* of the program */

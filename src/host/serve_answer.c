@@ -13,7 +13,9 @@ void serve_answer_free_job(Serve *s, ServeJob *job)
         free(job->answers[i].text);
         serve_tools_free(job->answers[i].tools);
         serve_form_leave(s, &job->answers[i]);
+        serve_scores_free(&job->answers[i]);
     }
+    free(job->hops);
     serve_form_free(s, job);
     free(job->echo);
     if (job->x) http_exchange_release(job->x);
@@ -107,19 +109,47 @@ static AnswerUsage usage_of(const ServeJob *job)
         u.cached += a->cached;
     }
     note_times(&job->answers[0], &u);
+    u.hops = job->hops;
+    u.hop_count = job->hop_count;
     return u;
+}
+
+/* Adds what the answer has cost at each node; its slot is still its own. */
+static void note_hops(const Serve *s, const ServeAnswer *a)
+{
+    const ServeEngine *engine = &s->options.engine;
+    ServeJob *job = a->job;
+    AnswerHop hops[SERVE_HOPS_MAX];
+    if (!job->hops || !engine->hops) return;
+    uint32_t count = engine->hops(engine->engine, a->slot, hops, SERVE_HOPS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = 0;
+        while (at < job->hop_count && strcmp(job->hops[at].node, hops[i].node) != 0) at++;
+        if (at == SERVE_HOPS_MAX) continue;
+        if (at == job->hop_count) job->hops[job->hop_count++] = (AnswerHop){.node = hops[i].node};
+        job->hops[at].calls += hops[i].calls;
+        job->hops[at].us += hops[i].us;
+        job->hops[at].bytes_sent += hops[i].bytes_sent;
+        job->hops[at].bytes_received += hops[i].bytes_received;
+    }
 }
 
 /* How far each answer has got, for the id of the event to come. */
 static void note_places(ServeJob *job)
 {
+    if (!job->head.resumable) return;
     for (uint32_t i = 0; i < job->answer_count; i++) job->head.places[i] = job->answers[i].place;
 }
 
 static AnswerPiece whole_piece(const ServeAnswer *a)
 {
     if (a->tools) return serve_tools_whole(a->tools);
-    return (AnswerPiece){.text = (const uint8_t *)a->text, .bytes = a->text_bytes};
+    AnswerPiece piece = {.text = (const uint8_t *)a->text, .bytes = a->text_bytes};
+    if (a->scores && !a->job->stream) {
+        piece.scores = serve_scores_list(a);
+        piece.score_count = a->scored;
+    }
+    return piece;
 }
 
 /* All that an ending or a whole answer needs, for the texts that were kept. malloc'd; NULL: no memory. */
@@ -130,7 +160,11 @@ static char *make_room(const ServeJob *job, size_t *room)
         const ServeAnswer *a = &job->answers[i];
         bytes += a->tools ? serve_tools_bytes(a->tools) : a->text_bytes;
     }
-    *room = answer_bytes(&job->head, bytes);
+    *room = answer_bytes(&job->head, bytes) + job->hop_count * ANSWER_HOP_BYTES;
+    for (uint32_t i = 0; i < job->answer_count; i++)
+        if (job->answers[i].scored)
+            *room += answer_scores_bytes(&job->head, serve_scores_list(&job->answers[i]),
+                                         job->answers[i].scored);
     return malloc(*room);
 }
 
@@ -184,6 +218,7 @@ static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
     ServeJob *job = a->job;
     const ServeEngine *engine = &s->options.engine;
     bool degraded = engine->degraded && engine->degraded(engine->engine, a->slot);
+    note_hops(s, a);
     a->finish = how;
     s->figures.degraded += degraded;
     job->head.degraded |= degraded;
@@ -228,62 +263,89 @@ static bool keep_text(ServeAnswer *a, const uint8_t *text, size_t bytes)
     return true;
 }
 
-/* An event of any size. */
-static bool send_large(ServeAnswer *a, const AnswerPiece *piece)
+/* An event; what is large gets memory of its own. */
+static bool send_piece(Serve *s, ServeAnswer *a, const AnswerPiece *piece)
 {
     ServeJob *job = a->job;
-    size_t room = ANSWER_EVENT_BYTES + JSON_WRITER_GROWTH * serve_tools_bytes(a->tools);
-    char *event = malloc(room);
+    size_t room = SERVE_EVENT_BYTES;
+    if (a->tools) room += JSON_WRITER_GROWTH * serve_tools_bytes(a->tools);
+    if (piece->scores) room += answer_scores_bytes(&job->head, piece->scores, piece->score_count);
+    char *event = room > SERVE_EVENT_BYTES ? malloc(room) : s->event;
     if (!event) return false;
     JsonWriter w = json_writer_make(event, room);
     note_places(job);
     answer_write_piece(&job->head, &w, a->index, piece);
     ASSERT(!w.full);
-    bool fine = http_stream_write(job->x, w.bytes, w.used) || http_exchange_gone(job->x);
-    free(event);
+    /* Written also when the client has it already: a dialect counts. */
+    bool fine = a->place <= a->sent || http_stream_write(job->x, w.bytes, w.used) ||
+                http_exchange_gone(job->x);
+    if (event != s->event) free(event);
     return fine;
 }
 
-static bool put_tools(ServeAnswer *a, const uint8_t *text, size_t bytes, bool end)
+bool serve_answer_put(Serve *s, ServeAnswer *a, const AnswerPiece *piece)
+{
+    bool stream = a->job->stream, keeps = !stream || answer_repeats(a->job->head.dialect);
+    if (keeps && !keep_text(a, piece->text, piece->bytes)) return false;
+    return !stream || send_piece(s, a, piece);
+}
+
+static bool put_tools(Serve *s, ServeAnswer *a, const uint8_t *text, size_t bytes, bool end)
 {
     AnswerPiece piece;
     if (!serve_tools_push(a->tools, text, bytes, end)) return false;
-    if (!a->job->stream || !serve_tools_news(a->tools, &piece) || a->place <= a->sent) return true;
-    return send_large(a, &piece);
+    if (!a->job->stream || !serve_tools_news(a->tools, &piece)) return true;
+    return send_piece(s, a, &piece);
+}
+
+static bool put_scored(Serve *s, ServeAnswer *a, AnswerPiece piece, bool end)
+{
+    uint32_t ready = serve_scores_ready(a, piece.text, piece.bytes);
+    bool stream = a->job->stream;
+    if (!piece.bytes && (!ready || !end)) return true;
+    piece.scores = serve_scores_list(a);
+    piece.score_count = ready;
+    if (!serve_answer_put(s, a, &piece)) return false;
+    if (stream) serve_scores_forget(a, ready);
+    else a->scored = ready;
+    return true;
 }
 
 static bool put_text(Serve *s, ServeAnswer *a, const uint8_t *text, size_t bytes, bool end)
 {
-    ServeJob *job = a->job;
-    if (a->tools) return put_tools(a, text, bytes, end);
-    if (!bytes) return true;
-    if ((!job->stream || answer_repeats(job->head.dialect)) && !keep_text(a, text, bytes))
-        return false;
-    if (!job->stream) return true;
-    JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
-    note_places(job);
-    answer_write_piece(&job->head, &w, a->index, &(AnswerPiece){.text = text, .bytes = bytes});
-    ASSERT(!w.full);
-    if (a->place <= a->sent) return true; /* written nevertheless: a dialect counts */
-    return http_stream_write(job->x, w.bytes, w.used) || http_exchange_gone(job->x);
+    AnswerPiece piece = {.text = text, .bytes = bytes};
+    if (a->tools) return put_tools(s, a, text, bytes, end);
+    if (a->scores) return put_scored(s, a, piece, end);
+    return !bytes || serve_answer_put(s, a, &piece);
 }
 
-/* Takes one token. Result  false when it ended the answer, one way or another. */
-static bool take_token(Serve *s, ServeAnswer *a, uint32_t id)
+/* The text of a token, and its place among the scores. */
+static Error read_token(ServeAnswer *a, uint32_t id, const CoordinatorScore *score, uint8_t *text,
+                        size_t *bytes, bool *stopped, Why *why)
+{
+    if (score && !serve_scores_begin(a, score))
+        return error_why(why, ERR_MEMORY, "the scores of tokens");
+    TRY(detokenizer_push(&a->detokenizer, id, text, DETOKENIZER_OUT_BYTES_MAX, bytes, stopped,
+                         why));
+    if (score) serve_scores_end(a, *bytes, *stopped);
+    return OK;
+}
+
+/* Takes one token; its score when they are wanted. Result  false when it ended the answer, one way or another. */
+static bool take_token(Serve *s, ServeAnswer *a, uint32_t id, const CoordinatorScore *score)
 {
     uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
     size_t bytes = 0;
     bool stopped = false;
     Why why = {{0}};
     if (!a->first_ns) a->first_ns = clock_now_ns();
-    a->place = ++a->generated;
+    a->place = a->places_before + ++a->generated;
     s->figures.generated_tokens++;
     if (a->job->journaled && a->generated > a->journaled)
         journal_token(s->options.journal, a->job->head.id, a->index, a->generated - 1, id);
     bool end = tokenizer_is_end(s->options.tokenizer, id);
-    Error error =
-        end ? detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why)
-            : detokenizer_push(&a->detokenizer, id, text, sizeof text, &bytes, &stopped, &why);
+    Error error = end ? detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why)
+                      : read_token(a, id, score, text, &bytes, &stopped, &why);
     if (error == OK && !put_text(s, a, text, bytes, end || stopped))
         error = error_why(&why, ERR_MEMORY, "the answer's text");
     bool calls = a->tools && serve_tools_called(a->tools);
@@ -298,7 +360,8 @@ static void end_by_length(Serve *s, ServeAnswer *a)
     uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
     size_t bytes = 0;
     Why why = {{0}};
-    a->place = a->generated + 1; /* text that was held back is an event of its own */
+    a->place =
+        a->places_before + a->generated + 1; /* text that was held back is an event of its own */
     Error error = detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why);
     if (error == OK && !put_text(s, a, text, bytes, true))
         error = error_why(&why, ERR_MEMORY, "the answer's text");
@@ -309,11 +372,59 @@ static void end_by_length(Serve *s, ServeAnswer *a)
 /* The reader is behind: the slot keeps its place, and asks for nothing until it has caught up. */
 static void pause_if_behind(Serve *s, ServeAnswer *a)
 {
-    if (!a->job->stream || http_stream_pending(a->job->x) < SERVE_STREAM_PAUSE_BYTES) return;
+    if (!a->job->stream || serve_scores_waits(a) ||
+        http_stream_pending(a->job->x) < SERVE_STREAM_PAUSE_BYTES)
+        return;
     coordinator_stop(s->options.engine.coordinator, a->slot);
     a->state = SERVE_PAUSED;
     a->paused_ns = clock_now_ns();
     s->figures.paused++;
+}
+
+/* Scores tell the tokens, too. Result  false when the answer has ended. */
+static bool take_scored(Serve *s, ServeAnswer *a)
+{
+    uint32_t count;
+    Why why = {{0}};
+    const CoordinatorScore *scores =
+        coordinator_take_scores(s->options.engine.coordinator, a->slot, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!serve_scores_waits(a)) {
+            if (!take_token(s, a, scores[i].token, &scores[i])) return false;
+            continue;
+        }
+        Error error = serve_scores_prompt(s, a, &scores[i], &why);
+        if (error == OK) continue;
+        fail(s, a, error, &why);
+        return false;
+    }
+    return true;
+}
+
+static bool take_tokens(Serve *s, ServeAnswer *a, const CoordinatorEvent *event)
+{
+    if (a->scores) return take_scored(s, a);
+    for (uint32_t i = 0; i < event->token_count; i++)
+        if (!take_token(s, a, event->tokens[i], NULL)) return false;
+    return true;
+}
+
+/* The end of a prompt whose hidden states were wanted: its vector is the text. */
+static void embed(Serve *s, ServeAnswer *a)
+{
+    uint32_t rows, hidden = s->options.hidden;
+    const double *sums = coordinator_pooled(s->options.engine.coordinator, a->slot, &rows);
+    Why why = {{0}};
+    Error error = OK;
+    a->text = malloc(4 * (size_t)hidden);
+    if (rows != a->count)
+        error = error_why(&why, ERR_NOT_AVAILABLE, "%u of %u hidden states", rows, a->count);
+    else if (!a->text) error = error_why(&why, ERR_MEMORY, "the embedding");
+    else if (!answer_embed(sums, hidden, (uint8_t *)a->text))
+        error = error_why(&why, ERR_NOT_FINITE, "the embedding");
+    a->text_bytes = 4 * (size_t)hidden;
+    if (error != OK) fail(s, a, error, &why);
+    else finish(s, a, ANSWER_STOP);
 }
 
 void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event, const Why *why)
@@ -322,9 +433,9 @@ void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event,
         fail(s, a, event->error, why);
         return;
     }
-    for (uint32_t i = 0; i < event->token_count; i++)
-        if (!take_token(s, a, event->tokens[i])) return;
-    if (event->ended) end_by_length(s, a);
+    if (a->job->pools ? !event->ended : !take_tokens(s, a, event)) return;
+    if (a->job->pools) embed(s, a);
+    else if (event->ended) end_by_length(s, a);
     else pause_if_behind(s, a);
 }
 
@@ -334,16 +445,34 @@ static bool take_journaled(Serve *s, ServeAnswer *a)
 {
     const uint32_t *tokens = a->ids + a->count - a->journaled;
     for (uint32_t i = 0; i < a->journaled; i++)
-        if (!take_token(s, a, tokens[i])) return false;
+        if (!take_token(s, a, tokens[i], NULL)) return false;
     if (!a->journaled || (a->generated < a->job->tokens_max && a->count <= s->options.context))
         return true;
     end_by_length(s, a);
     return false;
 }
 
-void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached)
+Error serve_answer_ask(Serve *s, ServeAnswer *a, Why *why)
+{
+    TRY(serve_form_constrain(s, a, why));
+    if (a->job->pools) return coordinator_pool(s->options.engine.coordinator, a->slot, why);
+    return serve_scores_ask(s, a, why);
+}
+
+/* From what the slot has said already to all that is asked of it. */
+static Error start(Serve *s, ServeAnswer *a, Why *why)
 {
     Coordinator *c = s->options.engine.coordinator;
+    uint32_t said;
+    (void)coordinator_tokens(c, a->slot, &said);
+    TRY(coordinator_start(c, a->slot, a->ids + said, a->count - said,
+                          a->job->tokens_max - a->generated, &a->params, why));
+    return serve_answer_ask(s, a, why);
+}
+
+void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached)
+{
+    const ServeEngine *engine = &s->options.engine;
     Why why = {{0}};
     a->state = SERVE_RUNNING;
     a->started_ns = clock_now_ns();
@@ -351,12 +480,14 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     s->slots[slot] = a;
     s->figures.active++;
     a->job->running++;
-    if (!take_journaled(s, a)) return;
-    uint32_t said;
-    (void)coordinator_tokens(c, slot, &said);
-    Error error = coordinator_start(c, slot, a->ids + said, a->count - said,
-                                    a->job->tokens_max - a->generated, &a->params, &why);
-    if (error == OK) error = serve_form_constrain(s, a, &why);
+    if (engine->begin_hops) engine->begin_hops(engine->engine, slot);
+    if (a->job->pools || (a->job->scores && a->job->says_prompt)) { /* rows of all tokens */
+        coordinator_truncate(engine->coordinator, slot, 0);
+        cached = 0;
+    }
+    Error error = serve_scores_start(s, a, &why);
+    if (error == OK && !take_journaled(s, a)) return;
+    if (error == OK) error = start(s, a, &why);
     a->cached = cached;
     s->figures.prompt_tokens += a->count;
     s->figures.cached_tokens += cached;

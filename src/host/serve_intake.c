@@ -22,7 +22,7 @@ typedef struct Intake {
     Request request;
     Refusal refusal;
     void *memory;
-    Ids prompts[REQUEST_CHOICES_MAX];
+    Ids prompts[REQUEST_INPUTS_MAX];
     uint32_t prompt_count;
     uint64_t created_s;             /* the time that a template sees, too */
     const JournalStream *journaled; /* of a stream that goes on; NULL: a new request */
@@ -41,6 +41,7 @@ static unsigned text_flags(const Request *q)
     if (q->kind == REQUEST_TOKENIZE)
         return (q->plain_specials ? 0u : (unsigned)TOKENIZE_SPECIALS) |
                (q->add_bos ? (unsigned)TOKENIZE_BOS : 0u);
+    if (q->kind == REQUEST_EMBEDDINGS) return TOKENIZE_BOS;
     return TOKENIZE_SPECIALS | TOKENIZE_BOS;
 }
 
@@ -183,6 +184,28 @@ static bool check_prompts(Intake *in)
     return true;
 }
 
+/* A stream's prompt with its scores is written at once, so it has to fit into what a reader may be behind. */
+static bool check_figures(Intake *in)
+{
+    const Request *q = &in->request;
+    uint32_t hidden = in->serve->options.hidden;
+    if (q->dimensions && q->dimensions != hidden)
+        return refusal_make(&in->refusal, REFUSAL_VALUE, "dimensions",
+                            "this model's embeddings have %u dimensions", hidden);
+    if (q->scores && q->reads_calls)
+        return refusal_make(&in->refusal, REFUSAL_UNSUPPORTED, "logprobs",
+                            "logprobs are not supported beside tools");
+    size_t entries = 0;
+    for (uint32_t i = 0; i < in->prompt_count; i++)
+        entries += in->prompts[i].count * (q->tops + 1) * q->n;
+    if (q->stream && q->says_prompt && q->scores && entries > SERVE_SAID_MAX)
+        return refusal_make(&in->refusal, REFUSAL_VALUE, "echo",
+                            "the prompts have %zu logprobs, a stream says %d at most: ask without "
+                            "a stream, or for fewer",
+                            entries, SERVE_SAID_MAX);
+    return true;
+}
+
 /* ---- Jobs ---- */
 
 static uint64_t new_seed(void)
@@ -218,7 +241,8 @@ static const void *keep(Arena *arena, const void *bytes, size_t count)
 /* The prompt, and behind it what the journal has of the answer. */
 static void keep_journaled(const Intake *in, ServeAnswer *a, Arena *arena, const Ids *prompt)
 {
-    uint32_t count = in->journaled->token_counts[a->index];
+    /* Scores are made again with their tokens. */
+    uint32_t count = in->request.scores ? 0 : in->journaled->token_counts[a->index];
     uint32_t *ids = arena_take_raw(arena, (prompt->count + count) * sizeof *ids);
     ASSERT(ids);
     memcpy(ids, prompt->ids, prompt->count * sizeof *ids);
@@ -275,6 +299,19 @@ static bool keep_echo(Intake *in, ServeJob *job)
     return true;
 }
 
+/* What is wanted beside the text. */
+static void want_figures(Intake *in, ServeJob *job)
+{
+    const Request *q = &in->request;
+    job->scores = q->scores;
+    job->tops = q->tops;
+    job->says_prompt = q->says_prompt;
+    job->pools = q->kind == REQUEST_EMBEDDINGS;
+    job->head.tokenizer = in->serve->options.tokenizer;
+    job->head.base64 = q->base64;
+    if (q->hops) job->hops = calloc(SERVE_HOPS_MAX, sizeof *job->hops);
+}
+
 static ServeJob *make_job(Intake *in)
 {
     Request *q = &in->request;
@@ -302,10 +339,12 @@ static ServeJob *make_job(Intake *in)
                              .stream_usage = q->include_usage,
                              .resumable = job->journaled,
                              .choices = answers};
+    want_figures(in, job);
     if (in->journaled) memcpy(job->head.id, in->place.id, sizeof job->head.id);
     else answer_make_id(&job->head, new_seed());
     Arena arena = arena_make(memory, bytes);
-    bool fine = keep_echo(in, job) && serve_form_prepare(in->serve, q, job, &in->refusal);
+    bool fine = (job->hops || !q->hops || no_memory(in)) && keep_echo(in, job) &&
+                serve_form_prepare(in->serve, q, job, &in->refusal);
     for (uint32_t i = 0; fine && i < answers; i++) fine = fill_answer(in, job, &arena, i);
     if (fine) return job;
     serve_answer_free_job(in->serve, job);
@@ -389,7 +428,7 @@ static void enqueue(Serve *s, ServeJob *job)
 static bool generate(Intake *in)
 {
     Why why = {{0}};
-    if (!check_prompts(in)) return false;
+    if (!check_prompts(in) || !check_figures(in)) return false;
     Error error = sampler_check(&in->request.params, in->serve->options.vocabulary, &why);
     if (error != OK) return refusal_of_error(&in->refusal, error, &why);
     ServeJob *job = make_job(in);

@@ -40,6 +40,7 @@ static const Path paths[] = {
     {"/v1/chat/completions", true, INTAKE, REQUEST_CHAT},
     {"/v1/completions", true, INTAKE, REQUEST_COMPLETION},
     {"/v1/responses", true, INTAKE, REQUEST_RESPONSES},
+    {"/v1/embeddings", true, INTAKE, REQUEST_EMBEDDINGS},
     {"/api/chat", true, INTAKE, REQUEST_OLLAMA_CHAT},
     {"/api/generate", true, INTAKE, REQUEST_OLLAMA_GENERATE},
     {"/api/show", true, INTAKE, REQUEST_OLLAMA_SHOW},
@@ -272,7 +273,8 @@ static void reply_models(Serve *s, HttpExchange *x, bool one)
         serve_refuse(s, x, &refusal);
         return;
     }
-    (one ? answer_model : answer_models)(&w, s->options.model, s->created_s, s->options.context);
+    (one ? answer_model : answer_models)(&w, s->options.model, s->created_s, s->options.context,
+                                         s->options.hidden);
     serve_reply_json(x, &w);
 }
 

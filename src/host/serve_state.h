@@ -34,7 +34,13 @@ typedef enum ServeAnswerState {
     SERVE_DONE
 } ServeAnswerState;
 
+enum {
+    SERVE_HOPS_MAX = 1025, /* a cluster's nodes */
+    SERVE_SAID_MAX = 4096  /* entries of a prompt's scores in a stream */
+};
+
 typedef struct ServeJob ServeJob;
+typedef struct ServeScores ServeScores;
 typedef struct ServeTools ServeTools;
 
 typedef struct ServeAnswer {
@@ -47,6 +53,9 @@ typedef struct ServeAnswer {
     SamplerParams params;
     ServeAnswerState state;
     uint32_t slot, cached, generated;
+    ServeScores *scores;    /* NULL: not wanted */
+    uint32_t scored;        /* of a whole answer: how many of them are the text's */
+    uint32_t places_before; /* events that say the prompt */
     uint32_t place; /* in event ids: tokens taken, one more when held text followed the last */
     AnswerFinish finish;
     Detokenizer detokenizer;
@@ -65,6 +74,10 @@ struct ServeJob {
     HttpExchange *x;
     AnswerHead head;
     bool stream, journaled;
+    bool scores, says_prompt, pools; /* what is wanted beside, in front, or instead of text */
+    uint32_t tops;
+    AnswerHop *hops; /* [SERVE_HOPS_MAX] of the usage; NULL: not wanted */
+    uint32_t hop_count;
     uint32_t tokens_max;
     uint32_t answer_count, done_count;
     uint32_t running; /* answers that have a slot */
@@ -172,7 +185,28 @@ AnswerPiece serve_tools_whole(ServeTools *t);
 size_t
 serve_tools_bytes(const ServeTools *t); /* of a text as long as all of it, for answer_bytes */
 
+/* serve_scores.c: what tokens are worth, and the prompt in front of its answer. Thread  the engine's. */
+/* Before anything of the answer; then after each coordinator_start. */
+MUST_CHECK Error serve_scores_start(Serve *s, ServeAnswer *a, Why *why);
+MUST_CHECK Error serve_scores_ask(Serve *s, ServeAnswer *a, Why *why);
+void serve_scores_free(ServeAnswer *a);
+/* Whether the next score is of the prompt; takes it, NULL for the first token, which has none. */
+bool serve_scores_waits(const ServeAnswer *a);
+MUST_CHECK Error serve_scores_prompt(Serve *s, ServeAnswer *a, const CoordinatorScore *score,
+                                     Why *why);
+/* Around the detokenizer's push of a token. Result  false: no memory. */
+bool serve_scores_begin(ServeAnswer *a, const CoordinatorScore *score);
+void serve_scores_end(ServeAnswer *a, size_t bytes, bool stopped);
+/* Text is about to go out. Result  how many scores, from the first that is kept, go with it. */
+uint32_t serve_scores_ready(ServeAnswer *a, const uint8_t *text, size_t bytes);
+const AnswerScore *serve_scores_list(const ServeAnswer *a);
+void serve_scores_forget(ServeAnswer *a, uint32_t count);
+
 /* serve_answer.c: the engine thread's. */
+/* After each coordinator_start of the answer: its form, scores or pool. */
+MUST_CHECK Error serve_answer_ask(Serve *s, ServeAnswer *a, Why *why);
+/* Keeps text, or sends it. Result  false: no memory, or the stream is full. */
+bool serve_answer_put(Serve *s, ServeAnswer *a, const AnswerPiece *piece);
 void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached);
 void serve_answer_event(Serve *s, ServeAnswer *a, const CoordinatorEvent *event, const Why *why);
 /* Ends a whole job early; `refusal` is NULL when the client is gone. */

@@ -560,8 +560,8 @@ class ServeTest(unittest.TestCase):
                 self.assert_error(self.server.call("POST", CHAT, greedy("Hi", logit_bias=bias)), 400)
         both = {"messages": user("Hi"), "max_tokens": 1, "max_completion_tokens": 2}
         self.assert_error(self.server.call("POST", CHAT, both), 400)
-        for name in ("echo", "logprobs"):
-            answer = self.server.call("POST", COMPLETIONS, {"prompt": "a", name: 1, "max_tokens": 0})
+        for name, value in (("echo", 1), ("logprobs", True), ("logprobs", 21)):
+            answer = self.server.call("POST", COMPLETIONS, {"prompt": "a", name: value, "max_tokens": 0})
             self.assert_error(answer, 400, name)
 
     def test_fields(self):
@@ -579,7 +579,8 @@ class ServeTest(unittest.TestCase):
             "n": (0, 9, -1, 1.5),
             "stop": ("", [""], [1], 5, ["x"] * 17, "y" * 1025),
             "stream": (1, "true"),
-            "logprobs": (True,),
+            "logprobs": (1, "true"),
+            "hops": (1,),
             "top_logprobs": (3,),
             "tools": ([{"type": "function"}],),
             "tool_choice": ("required", {}),

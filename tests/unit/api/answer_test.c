@@ -209,11 +209,12 @@ static void other_bodies(void **state)
                         "{\"ids\":[1,4294967295],\"tokens\":[1,4294967295],\"count\":2}");
     assert_true(w.used <= 2 * ANSWER_ID_DIGITS + ANSWER_EVENT_BYTES);
     (void)make_head(true, false);
-    answer_models(&w, "m", 5, 100);
+    answer_models(&w, "m", 5, 100, 64);
     assert_string_equal(
         written(),
         "{\"object\":\"list\",\"data\":[{\"id\":\"m\",\"object\":\"model\",\"created\":5,"
-        "\"owned_by\":\"cobord\",\"context_length\":100}]}");
+        "\"owned_by\":\"cobord\",\"context_length\":100,\"embedding_length\":64,"
+        "\"embedding_pooling\":\"mean\"}]}");
 }
 
 /* Every kind of refusal, with all that can be long at its longest. */

@@ -296,9 +296,7 @@ static void bias(void **state)
 static void what_is_not_supported(void **state)
 {
     (void)state;
-    static const char *const refused[][2] = {{"logprobs", "true"},
-                                             {"top_logprobs", "2"},
-                                             {"functions", "[{}]"},
+    static const char *const refused[][2] = {{"functions", "[{}]"},
                                              {"function_call", "\"auto\""},
                                              {"modalities", "[\"audio\"]"},
                                              {"store", "true"},
@@ -324,8 +322,6 @@ static void what_is_not_supported(void **state)
         refuses(REQUEST_CHAT, field, REFUSAL_UNSUPPORTED, refused[i][0]);
     }
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) accepts(REQUEST_CHAT, taken[i]);
-    refuses(REQUEST_COMPLETION, "\"echo\":true", REFUSAL_UNSUPPORTED, "echo");
-    refuses(REQUEST_COMPLETION, "\"logprobs\":1", REFUSAL_UNSUPPORTED, "logprobs");
     refuses(REQUEST_COMPLETION, "\"suffix\":\"x\"", REFUSAL_UNSUPPORTED, "suffix");
     refuses(REQUEST_CHAT, "\"model\":5", REFUSAL_TYPE, "model");
     refuses(REQUEST_CHAT, "\"user\":5", REFUSAL_TYPE, "user");
