@@ -252,6 +252,7 @@ static Error show(Run *r, const uint8_t *text, size_t bytes, Why *why)
 typedef struct Timing {
     uint32_t prompt, generated;
     double start, first, end;
+    uint64_t guessed, right;
 } Timing;
 
 /* Works until the conversation has its next tokens, or none is left: then *count is 0. */
@@ -314,9 +315,11 @@ static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Timing *timin
     uint32_t most = options_given(r->options, OPTION_MAX_TOKENS)
                         ? (uint32_t)options_count(r->options, OPTION_MAX_TOKENS)
                         : UINT32_MAX;
+    Coordinator *c = engine_coordinator(r->session.engine);
+    uint64_t guessed, right;
+    coordinator_count_drafts(c, &guessed, &right);
     *timing = (Timing){.prompt = (uint32_t)count - same, .start = engine_options_seconds()};
-    TRY(coordinator_start(engine_coordinator(r->session.engine), 0, ids + same,
-                          (uint32_t)count - same, most, &r->params, why));
+    TRY(coordinator_start(c, 0, ids + same, (uint32_t)count - same, most, &r->params, why));
     Detokenizer d;
     detokenizer_start(&d, r->session.model.tokenizer, false);
     for (unsigned i = 0; i < r->options->stop_count; i++)
@@ -324,6 +327,9 @@ static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Timing *timin
     r->answer_bytes = 0;
     Error error = stream(r, &d, timing, why);
     timing->end = engine_options_seconds();
+    coordinator_count_drafts(c, &timing->guessed, &timing->right);
+    timing->guessed -= guessed;
+    timing->right -= right;
     return error;
 }
 
@@ -337,10 +343,12 @@ static void print_speed(const Run *r, const Timing *t)
             "\n[the context is full: give more --context or --memory; in a chat, /new forgets]");
     double prompt = t->first - t->start, decode = t->end - t->first;
     fprintf(stderr,
-            "\n[prompt %" PRIu32 " tokens, %.1f tokens/s; answer %" PRIu32
-            " tokens, %.1f tokens/s]\n",
+            "\n[prompt %" PRIu32 " tokens, %.1f tokens/s; answer %" PRIu32 " tokens, %.1f tokens/s",
             t->prompt, prompt > 0 ? t->prompt / prompt : 0.0, t->generated,
             decode > 0 && t->generated > 1 ? (t->generated - 1) / decode : 0.0);
+    if (t->guessed)
+        fprintf(stderr, ", %" PRIu64 " of %" PRIu64 " guesses right", t->right, t->guessed);
+    fprintf(stderr, "]\n");
 }
 
 static Error answer(Run *r, Why *why)

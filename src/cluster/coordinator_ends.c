@@ -4,8 +4,8 @@
  *   pick:  candidates --> token --> refuses the drafts behind it, when the next of them is another
  *             ^  '-- larger k --'   '-- scored: another sum --> score
  *
- * A frame that has ended moves its slots: fed by the rows whose ids were the slot's tokens, drafts that were right
- * included; the tokens by one more than drafts that were right. */
+ * A frame that has ended moves its slots: fed by the rows whose ids were the slot's tokens, drafts
+ * that were right included; the tokens by one more than drafts that were right. */
 #include "cluster/coordinator_state.h"
 
 #include "base/min.h"

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots that begin as copies of others. The stations make the copy, with the first frame of the slot that is to be one:
+/* Slots that begin as copies of others. The stations make the copy, with the first frame of the
+ * slot that is to be one:
  *
  *   coordinator_fork(A -> B, n)     B.fed = n, B.forks, B.parent = A      "A's session has these n positions"
  *   frame with rows of B            sequence {B, position, forks, parent A};  B.forks is over
  *   that frame given up             B.forks again
  *
- * While B.forks, A keeps at least B.fed positions fed: coordinator_rewind lowers B with A. No frame has a copy of a
- * copy that it makes itself: a copy's parent is the one that the bytes come from. */
+ * While B.forks, A keeps at least B.fed positions fed: coordinator_rewind lowers B with A. No frame
+ * has a copy of a copy that it makes itself: a copy's parent is the one that the bytes come from.
+ * */
 #include "cluster/coordinator_state.h"
 
 #include <string.h>

@@ -139,7 +139,8 @@ static uint32_t guess(Coordinator *c, const Frame *to, uint32_t slot, uint32_t r
     return count ? count : guess_elsewhere(c, slot, out, most);
 }
 
-/* Up to `room` rows of one slot; the row that ends its tokens only when there is room for its pick. */
+/* Up to `room` rows of one slot; the row that ends its tokens only when there is room for its pick.
+ * */
 static void add_rows(Coordinator *c, Frame *to, uint32_t slot, uint32_t room)
 {
     Slot *s = &c->slots[slot];
@@ -200,7 +201,8 @@ static uint32_t count_active(const Coordinator *c, bool decode_only)
     return count;
 }
 
-/* The answers in progress are spread over the frames; no frame makes those wait for a long prompt. */
+/* The answers in progress are spread over the frames; no frame makes those wait for a long prompt.
+ * */
 static void add_together(Coordinator *c, Frame *to)
 {
     uint32_t decode = count_active(c, true), spread = c->config.spread, most = c->rows_max;

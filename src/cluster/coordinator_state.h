@@ -95,8 +95,8 @@ static inline uint32_t coordinator_seen_max(const CoordinatorConfig *c)
     return c->context + 1 < SAMPLER_REPEAT_WINDOW_MAX ? c->context + 1 : SAMPLER_REPEAT_WINDOW_MAX;
 }
 
-/* What frames under way have of it counts no longer; `fed` positions stay. Slots that were to be copied from it are
- * copied as far as it still goes. */
+/* What frames under way have of it counts no longer; `fed` positions stay. Slots that were to be
+ * copied from it are copied as far as it still goes. */
 void coordinator_rewind(Coordinator *c, Slot *s, uint32_t fed);
 
 /* Errors  ERR_USAGE: not active, or rows of it are under way. */
@@ -110,7 +110,8 @@ void coordinator_forks_return(Coordinator *c, const StationSequence *sequence);
 
 /* coordinator_scores.c: candidates beside those that the choice needs, and the sum, for a score. */
 void coordinator_scores_ask(const Coordinator *c, CoordinatorPick *pick);
-/* The token is known: notes it. Result  whether the score is whole; else the pick asks for a sum. */
+/* The token is known: notes it. Result  whether the score is whole; else the pick asks for a sum.
+ * */
 bool coordinator_scores_note(Coordinator *c, CoordinatorPick *pick, Choice *choice,
                              const SamplerCandidate *candidates, uint32_t count);
 MUST_CHECK Error coordinator_scores_finish(const CoordinatorPick *pick, const Choice *choice,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stations, shards and a model made of hashes around a coordinator: many slots with answers, scores, pools, forks and
- * guesses, in any order of frames, failures and stops. What each slot must say is computed beside it, alone. */
+/* Stations, shards and a model made of hashes around a coordinator: many slots with answers,
+ * scores, pools, forks and guesses, in any order of frames, failures and stops. What each slot must
+ * say is computed beside it, alone. */
 #ifndef COBORD_TEST_COORDINATOR_WORLD_H
 #define COBORD_TEST_COORDINATOR_WORLD_H
 
@@ -49,7 +50,8 @@ static inline uint64_t world_hash(const uint32_t *tokens, uint32_t count, uint64
     return (h ^ h >> 29) * 0xbf58476d1ce4e5b9u;
 }
 
-/* Mostly from the last token, so that text repeats itself; a little from all of them, so that nothing may be lost. */
+/* Mostly from the last token, so that text repeats itself; a little from all of them, so that
+ * nothing may be lost. */
 static inline void world_logits(const uint32_t *tokens, uint32_t count, float *logits)
 {
     for (uint32_t i = 0; i < WORLD_IDS; i++) {
