@@ -37,6 +37,9 @@ or the command fails; a goal is where the work goes.
     bench/hop --first --write                             # what a call between nodes costs beyond computing
     bench/pipeline --first --write                        # pipelined prefill over a slow network
     bench/activations --write                             # f32, f16, int8 between nodes: bytes and log-probabilities
+    bench/prefix --write                                  # a second turn, and a second conversation that begins alike
+    bench/speculation --write                             # guessed tokens beside plain decoding
+    bench/speculation --memory 128M --write               # the same while weights are streamed
     bench/warden                                          # a layer warden's rule beside plain LRU
 
 `bench/compare` runs llama.cpp from a pinned source package, built with `GGML_NATIVE=ON`, further programs where someone

@@ -74,6 +74,7 @@ static Error make_once(const Options *o, const OpenModel *model, uint32_t slots,
 {
     PlanRequest request = request_of(o, model);
     request.sessions = request.logit_rows = slots;
+    request.drafts = PLAN_DRAFTS_DEFAULT;
     if (!p->hosts.count) return make_here(o, p, &request, why);
     if (!options_given(o, OPTION_MEMORY)) request.memory_bytes = 0;
     return cluster_spread_make(p, &request, why);

@@ -8,6 +8,7 @@
 #include "cli/progress.h"
 #include "host/clock.h"
 #include "host/cpu.h"
+#include "host/memory.h"
 #include "host/stop.h"
 
 static bool isa_of_name(const char *name, Isa *out)
@@ -57,12 +58,57 @@ static void say_small_pages(double share, const char *model)
         "the cache, gives large ones.\n");
 }
 
+/* The draft model first: what it takes is taken off the budget of the other. */
+static Error open_draft(const Options *o, const EngineOptions *engine, const EngineNeeds *needs,
+                        EngineSession *out, uint64_t *memory_bytes, Why *why)
+{
+    uint64_t whole = engine->memory_bytes ? engine->memory_bytes : memory_allowed();
+    DraftModelOptions options = {
+        .model = options_text(o, OPTION_DRAFT),
+        .guesses_for = &out->model.file,
+        .slots = needs->sessions ? needs->sessions : 1,
+        .context = engine->context,
+        .memory_bytes = options_given(o, OPTION_DRAFT_MEMORY)
+                            ? options_count(o, OPTION_DRAFT_MEMORY)
+                            : whole / 3,
+        .threads = engine->threads,
+        .cache = engine->cache,
+        .isa = engine->isa,
+        .tell = progress_tell(),
+    };
+    if (!options.model) return OK;
+    if (options.memory_bytes >= whole)
+        return error_why(why, ERR_PLAN, "--draft-memory takes all of the %llu MiB that there are",
+                         (unsigned long long)(whole >> 20));
+    Error error = draft_model_open(&options, &out->draft, why);
+    progress_end(error == OK);
+    if (error == OK) *memory_bytes = whole - draft_model_bytes(out->draft);
+    return error;
+}
+
+static Error open_engine(const Options *o, EngineOptions *options, const EngineNeeds *needs,
+                         EngineSession *out, const char **thing, Why *why)
+{
+    char line[160];
+    *thing = options_text(o, OPTION_DRAFT);
+    TRY(open_draft(o, options, needs, out, &options->memory_bytes, why));
+    *thing = o->operands[0];
+    TRY(engine_open(&out->model, options, &out->engine, why));
+    say_small_pages(engine_large_pages(out->engine), *thing);
+    if (!out->draft) return OK;
+    draft_model_attach(out->draft, engine_coordinator(out->engine));
+    draft_model_describe(out->draft, line, sizeof line);
+    fprintf(stderr, "cobord: %s\n", line);
+    return OK;
+}
+
 int engine_options_open(const Options *o, const char *model, unsigned what,
                         const EngineNeeds *needs, EngineSession *out)
 {
     Why why = {{0}};
     EngineOptions options;
     out->engine = NULL;
+    out->draft = NULL;
     if (options_given(o, OPTION_SHARDS) && !options_count(o, OPTION_SHARDS))
         return complain_usage("bad value: %s: '0' is not a whole number from 1 to 511; 0 is for "
                               "plan and up.",
@@ -78,12 +124,10 @@ int engine_options_open(const Options *o, const char *model, unsigned what,
     options.sessions = needs->sessions;
     options.drafts = needs->drafts;
     options.forms = needs->forms;
-    error = engine_open(&out->model, &options, &out->engine, &why);
-    if (error == OK) {
-        say_small_pages(engine_large_pages(out->engine), model);
-        return 0;
-    }
-    int code = complain(error, &why, model, NULL);
+    const char *thing = model;
+    error = open_engine(o, &options, needs, out, &thing, &why);
+    if (error == OK) return 0;
+    int code = complain(error, &why, thing, NULL);
     engine_options_close(out);
     return code;
 }
@@ -91,6 +135,7 @@ int engine_options_open(const Options *o, const char *model, unsigned what,
 void engine_options_close(EngineSession *s)
 {
     engine_close(s->engine);
+    draft_model_close(s->draft);
     open_model_close(&s->model);
 }
 

@@ -4,6 +4,7 @@
 #define COBORD_CLI_ENGINE_OPTIONS_H
 
 #include "cli/options.h"
+#include "host/draft_model.h"
 #include "host/engine.h"
 
 /* What --isa says: AUTO gives the best this machine runs. Errors  ERR_NOT_AVAILABLE. */
@@ -12,6 +13,7 @@ MUST_CHECK Error engine_options_isa(const Options *options, Isa *out, Why *why);
 typedef struct EngineSession {
     OpenModel model;
     Engine *engine;
+    DraftModel *draft; /* NULL: none */
 } EngineSession;
 
 /* What a verb asks for itself: zeros leave the choice to the plan. */
@@ -22,7 +24,8 @@ typedef struct EngineNeeds {
     bool forms; /* answers may have to have a form */
 } EngineNeeds;
 
-/* Opens model and engine; complains on standard error when it cannot. Result  0, or the exit code. */
+/* Opens model and engine, and the draft model when --draft names one;
+ * complains on standard error when it cannot. Result  0, or the exit code. */
 int engine_options_open(const Options *options, const char *model, unsigned what,
                         const EngineNeeds *needs, EngineSession *out);
 void engine_options_close(EngineSession *session);

@@ -11,8 +11,8 @@
 #include "host/memory.h"
 #include "host/node.h"
 
-static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,   OPTION_THREADS,
-                                        OPTION_ISA,     OPTIONS_TLS, OPTION_END};
+static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,   OPTION_THREADS, OPTION_ISA,
+                                        OPTIONS_DRAFT,  OPTIONS_TLS, OPTION_END};
 static const OptionVerb node_verb = {
     .name = "node",
     .usage = "--cluster FILE --id ID",
@@ -57,7 +57,12 @@ static int run(const Options *o, const char *path, const char *id)
                            .version = COBORD_VERSION,
                            .certificate_file = tls.certificate,
                            .certificate_key_file = tls.key,
-                           .tell = progress_tell()};
+                           .tell = progress_tell(),
+                           .drafts = (uint32_t)options_count(o, OPTION_DRAFTS),
+                           .draft = options_text(o, OPTION_DRAFT),
+                           .draft_memory_bytes = options_given(o, OPTION_DRAFT_MEMORY)
+                                                     ? options_count(o, OPTION_DRAFT_MEMORY)
+                                                     : 0};
     Error error = engine_options_isa(o, &options.isa, &why);
     if (error != OK) return complain(error, &why, options_where(o, OPTION_ISA), NULL);
     error = node_read_cluster(path, &cluster, &memory, &why);

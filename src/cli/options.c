@@ -162,6 +162,16 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
          "where streams are remembered for an hour, to be resumed after a restart; none: "
          "nowhere (default: ~/.local/state/cobord/journal.db)",
          NULL, 0, 0, NULL, 0},
+    [OPTION_DRAFT] =
+        {"draft", 0, OPTION_TEXT, "MODEL",
+         "a smaller model of the same vocabulary, which guesses what MODEL will say: the text is "
+         "the same, and often sooner there",
+         NULL, 0, 0, NULL, 0},
+    [OPTION_DRAFT_MEMORY] =
+        {"draft-memory", 0, OPTION_SIZE, "SIZE",
+         "how much of --memory the draft model may take (default: a third; of the coordinator of a "
+         "cluster: three quarters of what it leaves)",
+         NULL, 1 << 20, 1e15, NULL, 0},
     [OPTION_TLS_CERTIFICATE] =
         {"tls-certificate", 0, OPTION_TEXT, "FILE",
          "PEM file of the certificate, and those between it and its authority: the API is then "

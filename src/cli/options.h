@@ -63,6 +63,8 @@ typedef enum OptionId {
     OPTION_DRAFTS,
     OPTION_QUEUE,
     OPTION_JOURNAL,
+    OPTION_DRAFT,
+    OPTION_DRAFT_MEMORY,
     OPTION_TLS_CERTIFICATE,
     OPTION_TLS_KEY,
     OPTION_TLS_CA,
@@ -89,6 +91,8 @@ typedef enum OptionId {
 #define OPTIONS_ENGINE                                                                          \
     OPTION_STATIONS, OPTION_SHARDS, OPTION_RANGES, OPTION_THREADS, OPTION_CHUNK, OPTION_MEMORY, \
         OPTION_CONTEXT, OPTION_CACHE_TYPE, OPTION_ISA
+/* Of those that answer. */
+#define OPTIONS_DRAFT OPTION_DRAFTS, OPTION_DRAFT, OPTION_DRAFT_MEMORY
 #define OPTIONS_SAMPLER                                                                           \
     OPTION_MAX_TOKENS, OPTION_TEMPERATURE, OPTION_TOP_K, OPTION_TOP_P, OPTION_MIN_P, OPTION_SEED, \
         OPTION_REPETITION_PENALTY, OPTION_PRESENCE_PENALTY, OPTION_FREQUENCY_PENALTY,             \

@@ -21,8 +21,8 @@
 #include "text/detokenizer.h"
 #include "text/chat.h"
 
-static const OptionId run_options[] = {OPTION_SYSTEM, OPTION_RAW,      OPTION_ESCAPES,
-                                       OPTION_DRAFTS, OPTIONS_SAMPLER, OPTIONS_ENGINE,
+static const OptionId run_options[] = {OPTION_SYSTEM,   OPTION_RAW,    OPTION_ESCAPES,
+                                       OPTIONS_SAMPLER, OPTIONS_DRAFT, OPTIONS_ENGINE,
                                        OPTION_END};
 static const OptionVerb run_verb = {
     .name = "run",

@@ -15,8 +15,8 @@
 #include "host/places.h"
 #include "host/serve.h"
 
-static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS,   OPTION_QUEUE,
-                                         OPTION_DRAFTS,  OPTION_JOURNAL, OPTIONS_TLS,
+static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS, OPTION_QUEUE,
+                                         OPTION_JOURNAL, OPTIONS_TLS,  OPTIONS_DRAFT,
                                          OPTIONS_ENGINE, OPTION_END};
 static const OptionVerb serve_verb = {
     .name = "serve",
@@ -26,6 +26,7 @@ static const OptionVerb serve_verb = {
         "/tokenize, /detokenize, /health, /ready, /metrics. Ctrl-C finishes what was begun.",
     .examples = "  cobord serve qwen2.5-coder-1.5b\n"
                 "  cobord serve smollm2-135m --listen 127.0.0.1:9000 --slots 8 --context 2048\n"
+                "  cobord serve qwen2.5-coder-1.5b --draft qwen2.5-coder-0.5b\n"
                 "  cobord serve smollm2-135m --listen 0.0.0.0:8443 --tls-certificate chain.pem "
                 "--tls-key key.pem\n",
     .options = serve_options,

@@ -19,6 +19,7 @@
 #include "cli/tls_options.h"
 #include "cli/up_run.h"
 #include "cli/verbs.h"
+#include "host/draft_model.h"
 #include "host/key.h"
 #include "host/locate.h"
 #include "host/node.h"
@@ -26,9 +27,9 @@
 #include "host/ports.h"
 #include "host/stop.h"
 
-static const OptionId up_options[] = {CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS,
-                                      OPTION_ISA,           OPTION_CLUSTER, OPTION_DIR,
-                                      OPTION_CGROUP,        OPTIONS_TLS,    OPTION_END};
+static const OptionId up_options[] = {
+    CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS, OPTION_ISA,  OPTION_CLUSTER,
+    OPTION_DIR,           OPTION_CGROUP,  OPTIONS_DRAFT,  OPTIONS_TLS, OPTION_END};
 static const OptionVerb up_verb = {
     .name = "up",
     .usage = "MODEL [--stations 2 --shards 8 --memory 128M] | --cluster FILE",
@@ -53,6 +54,7 @@ typedef struct Up {
     Port *ports;
     uint32_t port_count;
     char host[PORTS_HOST_BYTES];
+    char draft[PLACES_PATH_BYTES]; /* path of the draft model; "": none */
 } Up;
 
 /* ---- The directory */
@@ -161,13 +163,25 @@ static Error write_cluster(Up *up, const Options *o, const char *name, const Ope
     return error;
 }
 
+/* Its path, and that it fits: what the coordinator would find later is said now. */
+static Error find_draft(Up *up, const Options *o, const OpenModel *model, Why *why)
+{
+    const char *name = options_text(o, OPTION_DRAFT);
+    char path[PLACES_PATH_BYTES];
+    if (!name) return OK;
+    TRY(locate_model(name, true, progress_tell(), path, sizeof path, why));
+    if (!realpath(path, up->draft)) return places_system_error(errno, path, why);
+    return model ? draft_model_check(up->draft, &model->file, why) : OK;
+}
+
 static Error plan_model(Up *up, const Options *o, const char *name, Why *why)
 {
     static OpenModel model;
     char path[PLACES_PATH_BYTES];
     TRY(locate_model(name, true, progress_tell(), path, sizeof path, why));
     TRY(open_model_open(path, MODEL_WEIGHTS, progress_tell(), &model, why));
-    Error error = write_cluster(up, o, name, &model, why);
+    Error error = find_draft(up, o, &model, why);
+    if (error == OK) error = write_cluster(up, o, name, &model, why);
     open_model_close(&model);
     return error;
 }
@@ -189,17 +203,21 @@ static int run(Up *up, const Options *o, const TlsOptions *tls, Why *why)
     Error error = OK;
     if (name) error = reserve_first(up, options_text(o, OPTION_LISTEN), why);
     if (error == OK) error = open_directory(up, options_text(o, OPTION_DIR), why);
-    if (error == OK && name) error = plan_model(up, o, name, why);
+    if (error == OK) error = name ? plan_model(up, o, name, why) : find_draft(up, o, NULL, why);
     progress_end(error == OK);
     if (error != OK) return complain_of(error, why, o, up);
-    UpRun request = {.cluster = name ? up->cluster : cluster,
-                     .directory = up->directory,
-                     .threads = options_given(o, OPTION_THREADS)
-                                    ? (uint32_t)options_count(o, OPTION_THREADS)
-                                    : 0,
-                     .isa = options_given(o, OPTION_ISA) ? options_text(o, OPTION_ISA) : NULL,
-                     .cgroups = options_switch(o, OPTION_CGROUP),
-                     .tls = *tls};
+    UpRun request = {
+        .cluster = name ? up->cluster : cluster,
+        .directory = up->directory,
+        .threads =
+            options_given(o, OPTION_THREADS) ? (uint32_t)options_count(o, OPTION_THREADS) : 0,
+        .isa = options_given(o, OPTION_ISA) ? options_text(o, OPTION_ISA) : NULL,
+        .drafts = options_given(o, OPTION_DRAFTS) ? options_text(o, OPTION_DRAFTS) : NULL,
+        .draft = up->draft[0] ? up->draft : NULL,
+        .draft_memory =
+            options_given(o, OPTION_DRAFT_MEMORY) ? options_text(o, OPTION_DRAFT_MEMORY) : NULL,
+        .cgroups = options_switch(o, OPTION_CGROUP),
+        .tls = *tls};
     return up_run(&request);
 }
 

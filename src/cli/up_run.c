@@ -14,7 +14,7 @@
 #include "host/ports.h"
 #include "host/supervise.h"
 
-enum { ARGUMENTS_MAX = 16, URL_BYTES = 320, LOG_BYTES = 4200 };
+enum { ARGUMENTS_MAX = 24, URL_BYTES = 320, LOG_BYTES = 4200 };
 
 typedef struct UpNode {
     char *arguments[ARGUMENTS_MAX];
@@ -76,6 +76,18 @@ static void node_arguments(UpState *s, const ClusterNode *n, char **out)
         out[i++] = (char *)(uintptr_t)r->tls.certificate;
         out[i++] = (char *)(uintptr_t)"--tls-key";
         out[i++] = (char *)(uintptr_t)r->tls.key;
+    }
+    if (r->drafts && n->role == CLUSTER_COORDINATOR) {
+        out[i++] = (char *)(uintptr_t)"--drafts";
+        out[i++] = (char *)(uintptr_t)r->drafts;
+    }
+    if (r->draft && n->role == CLUSTER_COORDINATOR) {
+        out[i++] = (char *)(uintptr_t)"--draft";
+        out[i++] = (char *)(uintptr_t)r->draft;
+        if (r->draft_memory) {
+            out[i++] = (char *)(uintptr_t)"--draft-memory";
+            out[i++] = (char *)(uintptr_t)r->draft_memory;
+        }
     }
     out[i] = NULL;
 }

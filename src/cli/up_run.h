@@ -9,10 +9,13 @@
 #include "cli/tls_options.h"
 
 typedef struct UpRun {
-    const char *cluster;   /* path of the file */
-    const char *directory; /* for logs */
-    uint32_t threads;      /* of each station; 0: the node's choice */
-    const char *isa;       /* NULL: the node's choice */
+    const char *cluster;      /* path of the file */
+    const char *directory;    /* for logs */
+    uint32_t threads;         /* of each station; 0: the node's choice */
+    const char *isa;          /* NULL: the node's choice */
+    const char *drafts;       /* of the coordinator, as the flag has it; NULL: its choice */
+    const char *draft;        /* path of the coordinator's draft model; NULL: none */
+    const char *draft_memory; /* as the flag has it; NULL: the node's choice */
     bool cgroups;
     TlsOptions tls; /* of the coordinator's API */
 } UpRun;

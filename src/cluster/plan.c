@@ -207,6 +207,7 @@ static uint64_t pipeline_exact_bytes(const Plan *plan)
                              .hyper = r->hyper,
                              .slots = r->sessions,
                              .logit_rows = plan->logit_rows,
+                             .drafts = r->drafts,
                              .frames = plan_frames(plan)};
     CoordinatorConfig coordinator = pipeline_coordinator_config(&config);
     return pipeline_bytes(&config) + coordinator_bytes(&coordinator) + 4 * ARENA_ALIGN;
@@ -447,24 +448,27 @@ static void choose_window(Plan *plan)
     plan->tile_bytes_max = window_tile_bytes(plan->window_bytes);
 }
 
-/* Rows for drafts: about as many as cost little in one pass, and few of a small budget. */
-static uint32_t draft_rows(const PlanRequest *r, uint64_t row_bytes)
+uint32_t plan_logit_rows(uint32_t wanted, uint32_t drafts, uint32_t sessions, uint32_t ids,
+                         bool solo, uint64_t memory_bytes)
 {
-    uint64_t rows = (uint64_t)r->sessions * r->drafts, most = r->memory_bytes / 16 / row_bytes;
-    rows = min_u64(rows, max_u32(PLAN_DRAFT_ROWS, r->drafts));
-    return (uint32_t)min_u64(rows, most);
+    const uint64_t answer = 12; /* of an id, wire/shard_frames.h */
+    uint64_t row = (uint64_t)max_u32(ids, 1) * sizeof(float);
+    uint64_t draft_row = solo ? row : row / sizeof(float) * (sizeof(float) + answer);
+    uint64_t most = max_u64(memory_bytes / 8 / row, 1);
+    uint64_t draft_rows = min_u64((uint64_t)sessions * drafts, max_u32(PLAN_DRAFT_ROWS, drafts));
+    draft_rows = min_u64(draft_rows, memory_bytes / 16 / draft_row);
+    uint64_t rows = min_u64(max_u32(wanted, 1), most) + draft_rows;
+    return (uint32_t)min_u64(rows, SHARD_ROWS_MAX);
 }
 
 static void choose_logit_rows(Plan *plan)
 {
     const PlanRequest *r = &plan->request;
-    uint64_t row =
-        (uint64_t)r->hyper->vocabulary * sizeof(float) / (r->solo || r->head ? 1 : r->shards);
-    if (!row) row = 1;
-    uint64_t rows = r->memory_bytes / 8 / row;
-    plan->logit_rows = r->logit_rows ? r->logit_rows : 1;
-    if (rows < plan->logit_rows) plan->logit_rows = rows ? (uint32_t)rows : 1;
-    plan->logit_rows = min_u32(plan->logit_rows + draft_rows(r, row), SHARD_ROWS_MAX);
+    uint32_t ids = r->hyper->vocabulary;
+    if (!r->solo && !r->head) ids = (ids + r->shards - 1) / r->shards;
+    if (r->ids_most) ids = r->ids_most;
+    plan->logit_rows =
+        plan_logit_rows(r->logit_rows, r->drafts, r->sessions, ids, r->solo, r->memory_bytes);
 }
 
 /* What is left in a node holds weights: all of them, or their beginning. */

@@ -43,7 +43,8 @@ typedef struct PlanRequest {
     uint64_t memory_bytes;  /* the budget of one process */
     uint64_t process_bytes; /* what the process has already */
     uint32_t stations, shards;
-    bool embed, head; /* cluster: at the first, at the last station; shards may be 0 when both are */
+    bool embed,
+        head; /* cluster: at the first, at the last station; shards may be 0 when both are */
     const PhaseRange *ranges; /* instead of an even cut, or NULL; `stations` of them */
     const uint32_t
         *id_ends; /* the same for the shards: where each ends, the last at the vocabulary's end */
@@ -51,6 +52,7 @@ typedef struct PlanRequest {
     uint32_t chunk;      /* 0: the largest that fits well, at most 512 */
     uint32_t logit_rows; /* wanted at once; the plan may give fewer, at least 1 */
     uint32_t drafts;     /* guesses of a slot in a frame, at most; the plan adds rows of logits for them */
+    uint32_t ids_most;   /* cluster: of a shard, or of a station with the head; 0: the vocabulary's share */
     uint32_t sessions;   /* sequences at once, each with the whole context; 0: 1 */
     uint32_t workers;
     bool forms; /* solo: answers may have to have a form */
@@ -72,7 +74,7 @@ typedef struct PlanRole {
     uint32_t id_first, id_last; /* shard, and what a station keeps */
     uint64_t process_bytes, floor_bytes, window_bytes, scratch_bytes, logits_bytes, cache_bytes,
         pinned_bytes;
-    uint64_t form_bytes; /* of answers with a form */
+    uint64_t form_bytes;   /* of answers with a form */
     uint64_t frame_bytes;  /* cluster: bodies, answers, and the frames' rows */
     uint64_t weight_bytes; /* what it would be resident with */
     uint64_t total_bytes;
@@ -96,6 +98,12 @@ typedef struct Plan {
  * Errors  ERR_RANGE when count is 0 or exceeds the number of phases. */
 MUST_CHECK Error plan_station_range(uint32_t layers, uint32_t count, uint32_t index,
                                     PhaseRange *out, Why *why);
+
+/* Rows of a frame whose logits are wanted, of who has `ids` of the vocabulary: `wanted`, and some for drafts: about as
+ * many as cost little in one pass, as far as their logits (and over the network their answer, which may be all of them)
+ * take no more than a sixteenth of the budget. At least 1. All nodes of a cluster get the same from the same file. */
+uint32_t plan_logit_rows(uint32_t wanted, uint32_t drafts, uint32_t sessions, uint32_t ids,
+                         bool solo, uint64_t memory_bytes);
 
 /* Errors  ERR_PLAN (the Why is the sum), ERR_RANGE, ERR_MISSING_TENSOR, ERR_SHAPE. */
 MUST_CHECK Error plan_make(const PlanRequest *request, Plan *out, Why *why);

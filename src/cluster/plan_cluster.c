@@ -253,3 +253,15 @@ Error plan_cluster(const PlanClusterRequest *r, const PlanAddress *address, Aren
     out->node_count = count;
     return cluster_file_check(out, why);
 }
+
+uint32_t plan_cluster_ids_most(const ClusterFile *c, uint32_t vocabulary)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        const ClusterNode *n = &c->nodes[i];
+        if (n->role == CLUSTER_STATION && n->head) return vocabulary;
+        if (n->role == CLUSTER_SHARD && n->id_last - n->id_first > most)
+            most = n->id_last - n->id_first;
+    }
+    return most;
+}

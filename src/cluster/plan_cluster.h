@@ -56,6 +56,9 @@ size_t plan_cluster_arena_bytes(uint32_t places);
 MUST_CHECK Error plan_cluster(const PlanClusterRequest *request, const PlanAddress *address,
                               Arena *arena, ClusterFile *out, Why *why);
 
+/* Ids of the widest shard, or of the station that has the head. */
+uint32_t plan_cluster_ids_most(const ClusterFile *c, uint32_t vocabulary);
+
 /* The first shard of a shard warden's group. */
 uint32_t plan_cluster_warden_shard(const PlanClusterRequest *request, uint32_t warden);
 

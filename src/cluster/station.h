@@ -107,8 +107,8 @@ uint32_t station_floor_count(const Station *s);
 const KnotTensor *station_floor_tensor(const Station *s, uint32_t i, float **to);
 
 /* Errors  ERR_SESSION, ERR_POSITION (above the session's length: the Why has the expected one),
- *         ERR_DUPLICATE (a session twice), ERR_RANGE (a fork of a fork), ERR_CAPACITY (rows, context or cache blocks), ERR_RANGE,
- *         ERR_NOT_FINITE. Owner  borrows the frame until DONE or an error. */
+ *         ERR_DUPLICATE (a session twice), ERR_CAPACITY (rows, context or cache blocks), ERR_RANGE (also: a fork
+ *         of a fork), ERR_NOT_FINITE. Owner  borrows the frame until DONE or an error. */
 MUST_CHECK Error station_begin(Station *s, const StationFrame *frame, const Parallel *parallel,
                                Why *why);
 void station_next(Station *s, StationWish *wish);

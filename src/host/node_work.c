@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "api/metrics.h"
-#include "cluster/plan.h"
+#include "cluster/plan_cluster.h"
 #include "host/clock.h"
 #include "host/cpu.h"
 #include "host/memory.h"
@@ -269,6 +269,8 @@ static Error choose_rows(NodeWork *w, Why *why)
         .context = c->context,
         .chunk = c->chunk,
         .logit_rows = c->sessions,
+        .drafts = PLAN_DRAFTS_DEFAULT,
+        .ids_most = plan_cluster_ids_most(c, w->model.hyper.vocabulary),
         .sessions = c->sessions,
         .workers = 1,
         .cache = c->cache,

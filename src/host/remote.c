@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "cluster/plan.h"
+#include "cluster/plan_cluster.h"
 #include "host/clock.h"
 #include "host/memory.h"
 #include "host/ports.h"
@@ -38,11 +38,14 @@ static uint32_t make_nonce(void)
 static PipelineConfig pipeline_config(const RemoteOptions *o)
 {
     const ClusterFile *c = o->cluster;
+    uint32_t ids = plan_cluster_ids_most(c, o->hyper->vocabulary);
     return (PipelineConfig){
         .cluster = c,
         .hyper = o->hyper,
         .slots = c->sessions,
-        .logit_rows = c->sessions,
+        .logit_rows = plan_logit_rows(c->sessions, PLAN_DRAFTS_DEFAULT, c->sessions, ids, false,
+                                      c->memory_bytes),
+        .drafts = o->drafts,
         .frames = c->pipeline ? c->pipeline : c->parts[CLUSTER_STATION],
         .nonce = make_nonce(),
     };
@@ -331,6 +334,8 @@ static size_t describe(void *engine, char *out, size_t room)
     pthread_mutex_unlock(&r->lock);
     return bytes;
 }
+
+uint64_t remote_need_bytes(const Remote *r) { return r->need_bytes; }
 
 ServeEngine remote_engine(Remote *r)
 {

@@ -35,6 +35,7 @@ typedef struct RemoteOptions {
     const char *path;          /* of the whole knot on this machine; NULL: it is not here */
     const Hyper *hyper;
     uint32_t threads; /* of its own shard work; 0: 1 */
+    uint32_t drafts;  /* guesses of a slot in a frame, at most; 0: none */
     const Kernels *kernels;
 } RemoteOptions;
 
@@ -49,6 +50,8 @@ void remote_close(Remote *r);
 ServeEngine remote_engine(Remote *r);
 /* What answers with a form may take beside the sum, and beside what the coordinator may have to read of a shard. */
 size_t remote_form_bytes(const Remote *r);
+/* The sum that was made of what it takes, the whole process counted. */
+uint64_t remote_need_bytes(const Remote *r);
 
 /* The role: serves until a signal asks for the end. Errors  those of node_model_open, of the tokenizer, of
  * remote_open and serve_open. */

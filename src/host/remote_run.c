@@ -6,6 +6,7 @@
 
 #include "api/request.h"
 #include "host/cpu.h"
+#include "host/draft_model.h"
 #include "host/memory.h"
 #include "host/node_model.h"
 #include "host/open_model.h"
@@ -14,10 +15,10 @@
 enum { QUEUE_MAX = 256, CA_PATH_BYTES = NODE_PATH_BYTES };
 
 /* Bodies of requests may take what the sum leaves of the budget, within reason. */
-static size_t bodies_bytes(const ClusterFile *c)
+static size_t bodies_bytes(const ClusterFile *c, uint64_t draft_bytes)
 {
-    uint64_t resident = memory_resident(),
-             left = c->memory_bytes > resident ? c->memory_bytes - resident : 0;
+    uint64_t taken = memory_resident() + draft_bytes,
+             left = c->memory_bytes > taken ? c->memory_bytes - taken : 0;
     uint64_t bytes = left / 4, least = 2u * REQUEST_BODY_BYTES_MAX, most = (uint64_t)64 << 20;
     return (size_t)(bytes < least ? least : bytes > most ? most : bytes);
 }
@@ -47,14 +48,50 @@ static Journal *open_journal(const Node *node)
     return NULL;
 }
 
-static Error serve(Node *node, const OpenModel *model, Remote *remote, Journal *journal, Why *why)
+/* Within the budget: of what the coordinator's own sum and answers with a form leave. */
+static Error open_draft(const Node *node, const OpenModel *model, Remote *remote, DraftModel **out,
+                        Why *why)
+{
+    const ClusterFile *c = node->cluster;
+    uint64_t taken = remote_need_bytes(remote) + remote_form_bytes(remote),
+             left = c->memory_bytes > taken ? c->memory_bytes - taken : 0;
+    char line[160];
+    DraftModelOptions options = {
+        .model = node->options->draft,
+        .guesses_for = &model->file,
+        .slots = c->sessions,
+        .context = c->context,
+        .memory_bytes =
+            node->options->draft_memory_bytes ? node->options->draft_memory_bytes : left / 4 * 3,
+        .threads = node->options->threads,
+        .cache = c->cache,
+        .isa = node->options->isa_given ? node->options->isa : cpu_best(),
+        .tell = node->options->tell,
+    };
+    *out = NULL;
+    if (!options.model) return OK;
+    if (options.memory_bytes > left)
+        return error_why(
+            why, ERR_PLAN,
+            "%s: a draft model of %llu MiB, where %llu MiB of the %llu allowed are left",
+            node->self->id, (unsigned long long)(options.memory_bytes >> 20),
+            (unsigned long long)(left >> 20), (unsigned long long)(c->memory_bytes >> 20));
+    TRY(draft_model_open(&options, out, why));
+    draft_model_attach(*out, remote_engine(remote).coordinator);
+    draft_model_describe(*out, line, sizeof line);
+    fprintf(stderr, "cobord: %s\n", line);
+    return OK;
+}
+
+static Error serve(Node *node, const OpenModel *model, Remote *remote, uint64_t draft_bytes,
+                   Journal *journal, Why *why)
 {
     const ClusterFile *c = node->cluster;
     ServeOptions options = {
         .listen = node->listen,
         .certificate_file = node->certificate_file,
         .certificate_key_file = node->certificate_key_file,
-        .bodies_bytes_max = bodies_bytes(c),
+        .bodies_bytes_max = bodies_bytes(c, draft_bytes),
         .form_bytes_max = remote_form_bytes(remote),
         .model = c->model_name,
         .slots = c->sessions,
@@ -94,14 +131,20 @@ static Error run(Node *node, const NodeModel *local, const OpenModel *model, Why
         .path = local->path[0] ? local->path : NULL,
         .hyper = &model->hyper,
         .threads = node->options->threads,
+        .drafts = node->options->drafts,
         .kernels = kernels_for(isa),
     };
     Remote *remote;
     TRY(remote_open(&options, &remote, why));
-    Journal *journal = open_journal(node);
-    Error error = serve(node, model, remote, journal, why);
-    journal_close(journal);
+    DraftModel *draft;
+    Error error = open_draft(node, model, remote, &draft, why);
+    if (error == OK) {
+        Journal *journal = open_journal(node);
+        error = serve(node, model, remote, draft ? draft_model_bytes(draft) : 0, journal, why);
+        journal_close(journal);
+    }
     remote_close(remote);
+    draft_model_close(draft);
     return error;
 }
 

@@ -98,75 +98,6 @@ static void release_signals(void)
         (void)sigaction(signal_numbers[i], &signals_before[i], NULL);
 }
 
-/* ---- Slots ---- */
-
-/* How much of the prompt a slot has said already. */
-static uint32_t shared_beginning(const Serve *s, const ServeAnswer *a, uint32_t slot)
-{
-    uint32_t said, same = 0;
-    const uint32_t *tokens = coordinator_tokens(s->options.engine.coordinator, slot, &said);
-    while (same < said && same < a->count && tokens[same] == a->ids[same]) same++;
-    return same;
-}
-
-static bool is_under_way(const Serve *s, uint32_t slot)
-{
-    return coordinator_is_under_way(s->options.engine.coordinator, slot);
-}
-
-/* The free slot that shares the most, among equals the one unused for longest. Result  false when
- * none is free: frames of an answer that ended early may still be under way. */
-static bool choose_slot(const Serve *s, const ServeAnswer *a, uint32_t *slot, uint32_t *same)
-{
-    bool found = false;
-    for (uint32_t i = 0; i < s->options.slots; i++) {
-        if (s->slots[i] || s->slot_forget[i] || is_under_way(s, i)) continue;
-        uint32_t shared = shared_beginning(s, a, i);
-        if (found &&
-            (shared < *same || (shared == *same && s->slot_used[i] >= s->slot_used[*slot])))
-            continue;
-        found = true;
-        *slot = i;
-        *same = shared;
-    }
-    return found;
-}
-
-/* The answer whose request has the fewest running, among equals the first that came: a request for many
- * answers takes free slots, but not those that others wait for. */
-static ServeAnswer *next_in_turn(const Serve *s)
-{
-    ServeAnswer *best = s->queue_first;
-    for (ServeAnswer *a = best; a && best->job->running; a = a->next)
-        if (a->job->running < best->job->running) best = a;
-    return best;
-}
-
-/* Slots whose answers were given up, as soon as their last frames are over. */
-static void forget_slots(Serve *s)
-{
-    const ServeEngine *engine = &s->options.engine;
-    for (uint32_t i = 0; i < s->options.slots; i++) {
-        if (!s->slot_forget[i] || is_under_way(s, i)) continue;
-        if (engine->forget) engine->forget(engine->engine, i);
-        else coordinator_truncate(engine->coordinator, i, 0);
-        s->slot_forget[i] = false;
-    }
-}
-
-static void give_slots(Serve *s)
-{
-    uint32_t slot = 0, same = 0;
-    Coordinator *c = s->options.engine.coordinator;
-    for (ServeAnswer *a; (a = next_in_turn(s)) != NULL && choose_slot(s, a, &slot, &same);) {
-        serve_answer_leave_queue(s, a);
-        a->next = NULL;
-        coordinator_truncate(c, slot, same);
-        uint32_t cached = coordinator_fed(c, slot);
-        serve_answer_start(s, a, slot, cached < a->count ? cached : a->count - 1);
-    }
-}
-
 /* ---- News ---- */
 
 static void take_arrived(Serve *s)
@@ -287,8 +218,8 @@ void serve_run(Serve *s)
         take_arrived(s);
         drop_gone(s);
         look_at_paused(s);
-        forget_slots(s);
-        give_slots(s);
+        serve_slots_forget(s);
+        serve_slots_give(s);
         notice_readiness(s);
         if (s->draining && !s->admitted) break;
         if (!step(s)) sleep_until_news(s, 1000);

@@ -13,8 +13,8 @@
  *
  * One thread, the caller of serve_run, owns the coordinator. It sleeps while no slot is active;
  * whoever has news writes to an eventfd. A request is one job with up to 8 answers (n, prompts); each
- * answer takes a slot of its own: the free one that already said the longest beginning of its prompt,
- * which is then not computed again. */
+ * answer takes a slot of its own, which begins with as much of its prompt as any slot has said already
+ * (serve_slots.c). */
 #ifndef COBORD_HOST_SERVE_H
 #define COBORD_HOST_SERVE_H
 

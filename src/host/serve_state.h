@@ -56,6 +56,7 @@ typedef struct ServeAnswer {
     ServeScores *scores;    /* NULL: not wanted */
     uint32_t scored;        /* of a whole answer: how many of them are the text's */
     uint32_t places_before; /* events that say the prompt */
+    bool waits;     /* in the queue: for what another answer computes */
     uint32_t place; /* in event ids: tokens taken, one more when held text followed the last */
     AnswerFinish finish;
     Detokenizer detokenizer;
@@ -149,6 +150,12 @@ void serve_reply_json(HttpExchange *x, const JsonWriter *w);
 
 /* Whether the engine can answer; `why` says what is missing. Thread  any. */
 bool serve_ready(const Serve *s, Why *why);
+
+/* serve_slots.c: the engine thread's. */
+/* Slots whose answers were given up, as soon as their last frames are over. */
+void serve_slots_forget(Serve *s);
+/* Starts answers of the queue as far as there are slots for them. */
+void serve_slots_give(Serve *s);
 
 /* serve_routes.c: the HTTP server's callbacks; their context is the server. */
 void serve_routes_head(void *serve, HttpExchange *x);
