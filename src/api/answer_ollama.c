@@ -9,6 +9,8 @@
 #include "api/answer_ollama.h"
 
 #include "api/answer_state.h"
+#include "text/json_check.h"
+#include "text/utf8.h"
 
 /* ---- Time: a count of seconds as "2026-11-30T05:00:00Z" ---- */
 
@@ -61,12 +63,63 @@ static void begin(AnswerHead *head, JsonWriter *w)
     if (head->degraded) json_writer_member_bool(w, "degraded", true);
 }
 
+/* ---- Calls of tools: their arguments are JSON in JSON, so only such as are an object, in one line ---- */
+
+static bool is_utf8(const uint8_t *text, size_t bytes)
+{
+    int length = 1;
+    for (size_t at = 0; at < bytes && length > 0; at += (size_t)length)
+        length = utf8_look(text + at, bytes - at);
+    return length > 0;
+}
+
+static bool is_object(const uint8_t *text, size_t bytes)
+{
+    JsonCheck check = {0};
+    JsonCheckResult result = JSON_CHECK_GOES_ON;
+    size_t at = 0;
+    while (at < bytes && result == JSON_CHECK_GOES_ON) result = json_check_push(&check, text[at++]);
+    while (at < bytes &&
+           (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r'))
+        at++;
+    return result == JSON_CHECK_WHOLE && at == bytes && is_utf8(text, bytes);
+}
+
+/* What breaks a line there is never in a string. */
+static void write_line(JsonWriter *w, const uint8_t *text, size_t bytes)
+{
+    for (size_t from = 0, to = 0; from < bytes; from = to + 1) {
+        for (to = from; to < bytes && text[to] != '\n' && text[to] != '\r'; to++) {
+        }
+        json_writer_bytes(w, text + from, to - from);
+        if (to < bytes) json_writer_raw(w, " ");
+    }
+}
+
+/* A call that was cut in its midst is left out: its arguments are nothing that a tool can take. */
+static void write_calls(JsonWriter *w, const AnswerPiece *piece)
+{
+    uint32_t written = 0;
+    for (uint32_t i = 0; i < piece->tool_count; i++) {
+        const AnswerTool *t = &piece->tools[i];
+        if (!is_object(t->arguments, t->bytes)) continue;
+        json_writer_raw(w, written++ ? ",{\"function\":{\"name\":"
+                                     : ",\"tool_calls\":[{\"function\":{\"name\":");
+        json_writer_string(w, t->name, t->name_bytes);
+        json_writer_raw(w, ",\"arguments\":");
+        write_line(w, t->arguments, t->bytes);
+        json_writer_raw(w, "}}");
+    }
+    if (written) json_writer_raw(w, "]");
+}
+
 static void write_text(const AnswerHead *head, JsonWriter *w, const AnswerPiece *piece)
 {
     bool chat = head->dialect == ANSWER_OLLAMA_CHAT;
     json_writer_raw(w,
                     chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"response\":");
     json_writer_string(w, piece->text, piece->bytes);
+    if (chat) write_calls(w, piece);
     if (chat) json_writer_raw(w, "}");
 }
 
@@ -99,8 +152,9 @@ static void choice(AnswerHead *head, JsonWriter *w, uint32_t index, const Answer
 static void write_piece(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece)
 {
     (void)index;
+    if (!piece->bytes) return; /* calls go out whole, at the end */
     begin(head, w);
-    write_text(head, w, piece);
+    write_text(head, w, &(AnswerPiece){.text = piece->text, .bytes = piece->bytes});
     json_writer_raw(w, ",\"done\":false}\n");
 }
 
@@ -115,7 +169,13 @@ static void write_finish(AnswerHead *head, JsonWriter *w, uint32_t index, Answer
 static void write_stream_end(AnswerHead *head, JsonWriter *w, const AnswerPiece *whole,
                              const AnswerUsage *usage)
 {
-    (void)whole;
+    AnswerPiece calls = {0};
+    if (whole) calls = (AnswerPiece){.tools = whole->tools, .tool_count = whole->tool_count};
+    if (calls.tool_count) {
+        begin(head, w);
+        write_text(head, w, &calls);
+        json_writer_raw(w, ",\"done\":false}\n");
+    }
     begin(head, w);
     write_text(head, w, &(AnswerPiece){.bytes = 0});
     end(head, w, usage);
@@ -139,9 +199,10 @@ void answer_ollama_loaded(AnswerHead *head, JsonWriter *w)
     json_writer_raw(w, ",\"done\":true,\"done_reason\":\"load\"}\n");
 }
 
-#define TABLE                        \
+#define TABLE(times)                 \
     {.prefix = "ollama-",            \
      .type = "application/x-ndjson", \
+     .repeats = times,               \
      .piece = write_piece,           \
      .finish = write_finish,         \
      .stream_end = write_stream_end, \
@@ -150,7 +211,7 @@ void answer_ollama_loaded(AnswerHead *head, JsonWriter *w)
      .choice = choice,               \
      .end = end}
 
-const AnswerTable answer_ollama_chat = TABLE, answer_ollama_generate = TABLE;
+const AnswerTable answer_ollama_chat = TABLE(1), answer_ollama_generate = TABLE(0);
 
 /* ---- The model ---- */
 
@@ -284,7 +345,8 @@ void answer_ollama_show(const AnswerOllamaModel *m, JsonWriter *w)
     write_details(m, w);
     write_facts(&m->knot->model, count_parameters(m->knot), w);
     json_writer_member_u64(w, "context_length", m->context);
-    json_writer_raw(w, ",\"capabilities\":[\"completion\"]");
+    json_writer_raw(w, m->tools ? ",\"capabilities\":[\"completion\",\"tools\"]"
+                                : ",\"capabilities\":[\"completion\"]");
     write_time(w, "modified_at", m->created_s);
     json_writer_raw(w, "}");
 }

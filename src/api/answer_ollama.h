@@ -14,6 +14,7 @@ typedef struct AnswerOllamaModel {
     const Vocab *vocab;
     uint64_t created_s; /* since when it is served */
     uint32_t context;
+    bool tools; /* its template knows them */
 } AnswerOllamaModel;
 
 /* Suffices for each of these bodies. */

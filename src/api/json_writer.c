@@ -56,7 +56,7 @@ static size_t plain_run(const uint8_t *text, size_t bytes)
 
 void json_writer_string(JsonWriter *w, const void *text, size_t bytes)
 {
-    const uint8_t *at = text, *end = at + bytes;
+    const uint8_t *at = text, *end = bytes ? at + bytes : at; /* no text may be NULL */
     json_writer_raw(w, "\"");
     while (at != end) {
         size_t run = plain_run(at, (size_t)(end - at));

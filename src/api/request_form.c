@@ -6,7 +6,7 @@
 #include "api/request_state.h"
 #include "api/schema.h"
 
-static const char *format_name(RequestKind kind)
+const char *request_form_name(RequestKind kind)
 {
     if (kind == REQUEST_RESPONSES) return "text.format";
     return kind == REQUEST_CHAT ? "response_format" : "format";
@@ -16,7 +16,7 @@ static bool take_form(RequestReader *r, const char *name, RequestForm form)
 {
     if (form != REQUEST_FREE && r->request->form != REQUEST_FREE)
         return refusal_make(r->refusal, REFUSAL_VALUE, name, "give one of %s and grammar",
-                            format_name(r->request->kind));
+                            request_form_name(r->request->kind));
     if (form != REQUEST_FREE) r->request->form = form;
     return true;
 }
@@ -146,7 +146,7 @@ bool request_form_build(const Request *q, Arena *scratch, Arena *arena, Grammar 
     if (q->form == REQUEST_TOOL_CALLS)
         return request_tools_grammar(q, scratch, arena, out, refusal);
     bool text = q->form == REQUEST_GRAMMAR;
-    const char *param = text ? "grammar" : format_name(q->kind);
+    const char *param = text ? "grammar" : request_form_name(q->kind);
     Error error = text ? grammar_gbnf((const uint8_t *)q->grammar, q->grammar_bytes, scratch, arena,
                                       out, &why)
                        : schema_grammar(q->schema, scratch, arena, out, &why);

@@ -179,7 +179,7 @@ static const RequestField fields[] = {
     {"format", IN_BOTH, request_form_format},
     {"options", IN_BOTH, read_options},
     {"keep_alive", IN_BOTH, read_keep_alive},
-    {"tools", IN_CHAT, request_plain_neutral},
+    {"tools", IN_CHAT, request_tools_list},
     {"think", IN_BOTH, read_empty},
     {"logprobs", IN_BOTH, read_empty},
     {"top_logprobs", IN_BOTH, read_empty},
@@ -246,7 +246,7 @@ bool request_ollama_check(RequestReader *r)
     }
     if (q->kind == REQUEST_OLLAMA_CHAT) {
         q->loads = !q->turn_count;
-        return true;
+        return request_tools_check(r);
     }
     return take_prompt(r);
 }

@@ -73,11 +73,12 @@ static bool read_content(RequestReader *r, yyjson_val *content, size_t index, Tu
 }
 
 /* A key that the role has beside role and content. */
-static bool has_key(const char *role, yyjson_val *key)
+static bool has_key(RequestKind kind, const char *role, yyjson_val *key)
 {
+    bool tool = strcmp(role, "tool") == 0;
+    if (tool && kind == REQUEST_OLLAMA_CHAT) return yyjson_equals_str(key, "tool_name");
     if (strcmp(role, "assistant") == 0) return yyjson_equals_str(key, "tool_calls");
-    return strcmp(role, "tool") == 0 &&
-           (yyjson_equals_str(key, "tool_call_id") || yyjson_equals_str(key, "name"));
+    return tool && (yyjson_equals_str(key, "tool_call_id") || yyjson_equals_str(key, "name"));
 }
 
 /* Fields beside role and content: what a client copies from an answer is fine while it is empty. */
@@ -98,7 +99,7 @@ static bool check_keys(RequestReader *r, yyjson_val *message, size_t index, cons
         if (i < sizeof read / sizeof *read && seen >> i & 1)
             return refuse_message(r, REFUSAL_VALUE, index, read[i], "is given twice");
         seen |= 1u << i;
-        if (i < 2 || has_key(role_name, key)) continue;
+        if (i < 2 || has_key(r->request->kind, role_name, key)) continue;
         bool known = false,
              blank = yyjson_is_null(value) ||
                      (yyjson_is_arr(value) && yyjson_arr_size(value) == 0) ||

@@ -92,6 +92,8 @@ extern const RequestTable request_embeddings_table;
 bool request_embeddings_check(RequestReader *r);
 
 /* request_form.c */
+/* What the field with a schema is called. */
+const char *request_form_name(RequestKind kind);
 bool request_form_response_format(RequestReader *r, yyjson_val *value, const char *name);
 /* The same with the schema's members beside the type, as /v1/responses has it. */
 bool request_form_text_format(RequestReader *r, yyjson_val *value, const char *name);

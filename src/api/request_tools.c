@@ -241,10 +241,10 @@ bool request_tools_check(RequestReader *r)
         return true;
     }
     if (q->form != REQUEST_FREE)
-        return refusal_make(
-            r->refusal, REFUSAL_UNSUPPORTED,
-            q->form == REQUEST_GRAMMAR ? "grammar" : "response_format",
-            "response_format and grammar exclude tools, unless tool_choice is none");
+        return refusal_make(r->refusal, REFUSAL_UNSUPPORTED,
+                            q->form == REQUEST_GRAMMAR ? "grammar" : request_form_name(q->kind),
+                            "%s excludes tools, unless tool_choice is none",
+                            q->form == REQUEST_GRAMMAR ? "grammar" : request_form_name(q->kind));
     for (uint32_t i = 0; i < q->tool_count; i++) strict |= q->tools[i].strict;
     if (must || strict) q->form = REQUEST_TOOL_CALLS;
     return true;
@@ -271,8 +271,18 @@ static bool read_id(RequestReader *r, yyjson_val *v, const char *param, const ch
     return true;
 }
 
+static bool is_ollama(const RequestReader *r) { return r->request->kind == REQUEST_OLLAMA_CHAT; }
+
+/* An object, as Ollama has it. */
+static bool read_object(RequestReader *r, yyjson_val *v, const char *param, JinjaValue *out)
+{
+    if (!yyjson_is_obj(v))
+        return refuse(r, v ? REFUSAL_TYPE : REFUSAL_MISSING, param, "must be an object");
+    return measure(r, v, param, 0) && (json_values_make(r->arena, v, out) || no_memory(r, param));
+}
+
 /* JSON text to a value of the template. */
-static bool read_arguments(RequestReader *r, yyjson_val *v, const char *param, JinjaValue *out)
+static bool read_text_arguments(RequestReader *r, yyjson_val *v, const char *param, JinjaValue *out)
 {
     const char *text = yyjson_get_str(v);
     size_t bytes = yyjson_get_len(v);
@@ -295,6 +305,11 @@ static bool read_arguments(RequestReader *r, yyjson_val *v, const char *param, J
     return json_values_make(r->arena, root, out) || no_memory(r, param);
 }
 
+static bool read_arguments(RequestReader *r, yyjson_val *v, const char *param, JinjaValue *out)
+{
+    return is_ollama(r) ? read_object(r, v, param, out) : read_text_arguments(r, v, param, out);
+}
+
 static bool make_call(RequestReader *r, const char *id, const char *name, size_t name_bytes,
                       JinjaValue arguments, JinjaValue *out)
 {
@@ -314,9 +329,10 @@ static bool make_call(RequestReader *r, const char *id, const char *name, size_t
 
 static bool read_call(RequestReader *r, yyjson_val *call, const char *param, JinjaValue *out)
 {
-    static const char *const known[] = {"id", "type", "function", NULL}, *const of_function[] = {
-                                                                             "name", "arguments",
-                                                                             NULL};
+    static const char *const known[] = {"id", "type", "function", NULL};
+    static const char *const of_function[] = {"name", "arguments", NULL}, *const of_ollama[] = {
+                                                                              "name", "arguments",
+                                                                              "index", NULL};
     char own[REFUSAL_PARAM_MAX];
     const char *id = "", *name = "";
     size_t name_bytes = 0;
@@ -324,9 +340,11 @@ static bool read_call(RequestReader *r, yyjson_val *call, const char *param, Jin
     yyjson_val *function = yyjson_obj_get(call, "function");
     if (!check_members(r, call, param, known)) return false;
     request_name_join(own, param, ".id");
-    if (!read_id(r, get(call, "id"), own, &id) || !check_type(r, call, param)) return false;
+    bool named = !is_ollama(r) || get(call, "id"), typed = !is_ollama(r) || get(call, "type");
+    if (named && !read_id(r, get(call, "id"), own, &id)) return false;
+    if (typed && !check_type(r, call, param)) return false;
     request_name_join(own, param, ".function");
-    if (!check_members(r, function, own, of_function) ||
+    if (!check_members(r, function, own, is_ollama(r) ? of_ollama : of_function) ||
         !read_name(r, function, own, &name, &name_bytes))
         return false;
     request_name_join(own, param, ".function.arguments");
@@ -378,12 +396,27 @@ static bool has_id(const Turn *caller, const char *id)
     return false;
 }
 
+/* Ollama's answers follow their calls, and at most say their tools' names. */
+static bool read_tool_name(RequestReader *r, yyjson_val *message, size_t index, Turn *turn)
+{
+    char param[REFUSAL_PARAM_MAX];
+    yyjson_val *v = get(message, "tool_name");
+    request_name_at(param, "messages", index, ".tool_name");
+    if (v && !yyjson_is_str(v)) return refuse(r, REFUSAL_TYPE, param, "must be a string");
+    if (v && !tool_calls_is_name((const uint8_t *)yyjson_get_str(v), yyjson_get_len(v)))
+        return refuse(r, REFUSAL_VALUE, param,
+                      "must be 1 to 64 letters, digits, underscores or dashes");
+    turn->name = yyjson_get_str(v);
+    return true;
+}
+
 bool request_tools_answer(RequestReader *r, yyjson_val *message, size_t index, Turn *turn)
 {
     char param[REFUSAL_PARAM_MAX];
     yyjson_val *name = get(message, "name");
     size_t bytes;
     const Turn *caller = caller_of(r->request, index);
+    if (is_ollama(r)) return read_tool_name(r, message, index, turn);
     request_name_at(param, "messages", index, ".tool_call_id");
     if (!read_id(r, get(message, "tool_call_id"), param, &turn->call_id)) return false;
     if (!caller)

@@ -43,7 +43,8 @@ AnswerOllamaModel serve_ollama_model(const Serve *s)
                                .knot = s->options.knot,
                                .vocab = tokenizer_vocab(s->options.tokenizer),
                                .created_s = s->created_s,
-                               .context = s->options.context};
+                               .context = s->options.context,
+                               .tools = s->chat.knows_tools};
 }
 
 void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal)

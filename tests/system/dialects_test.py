@@ -446,6 +446,55 @@ class UpDialects(Dialects, unittest.TestCase):
         cls.cluster.stop()
 
 
+class OllamaToolsTest(unittest.TestCase):
+    """Ollama's tools say what the chat's say, with arguments as objects and without ids."""
+
+    TOOL = {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Get the current weather of a city",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--context", "1024", model="qwen2.5-coder-1.5b")
+        cls.client = ollama.Client(host=f"http://127.0.0.1:{cls.server.port}")
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0
+
+    def test_calls(self):
+        asked = user("What is the weather in Paris right now?")
+        options = {**PLAIN, "num_predict": 60}
+        told = {"role": "tool", "content": "rain, 12 degrees"}
+        body = {"messages": asked, "tools": [self.TOOL], "temperature": 0, "max_tokens": 60}
+        wanted = self.server.json(CHAT, body)["choices"][0]["message"]
+        (call,) = wanted["tool_calls"]
+        whole = self.client.chat("any", asked, tools=[self.TOOL], options=options)
+        (made,) = whole.message.tool_calls
+        self.assertEqual(made.function.name, call["function"]["name"])
+        self.assertEqual(made.function.arguments, json.loads(call["function"]["arguments"]))
+        self.assertEqual((whole.message.content, whole.done_reason), (wanted["content"] or "", "stop"))
+        parts = list(self.client.chat("any", asked, tools=[self.TOOL], options=options, stream=True))
+        self.assertEqual([p.message.tool_calls for p in parts if p.message.tool_calls], [whole.message.tool_calls])
+        self.assertEqual("".join(p.message.content for p in parts), whole.message.content)
+        # What the tool said: the chat's prompt has the same tokens.
+        body["messages"] = asked + [wanted, {**told, "tool_call_id": call["id"]}]
+        after = self.server.json(CHAT, {**body, "tool_choice": "auto"})
+        said = {"role": "assistant", "content": "", "tool_calls": [{"function": dict(made.function)}]}
+        again = self.server.json(OLLAMA_CHAT, {
+            "messages": [*asked, said, {**told, "tool_name": "get_weather"}],
+            "tools": [self.TOOL], "options": options, "stream": False,
+        })
+        self.assertEqual(again["prompt_eval_count"], after["usage"]["prompt_tokens"])
+        self.assertEqual(again["message"]["content"], after["choices"][0]["message"]["content"] or "")
+        self.assertIn("tools", self.client.show("any").capabilities)
+
+
 class FaultTest(unittest.TestCase):
     """What fails inside a stream that has begun."""
 

@@ -76,7 +76,8 @@ static void streams(void **state)
         AnswerPiece one = piece("a\n\"b");
         assert_string_equal(answer_stream_type(head.dialect), "application/x-ndjson");
         assert_null(answer_comment(head.dialect));
-        assert_false(answer_repeats(head.dialect) || answer_has_places(head.dialect));
+        assert_false(answer_has_places(head.dialect));
+        assert_int_equal(answer_repeats(head.dialect), dialect == ANSWER_OLLAMA_CHAT);
         answer_write_role(&head, &w, 0);
         assert_int_equal(w.used, 0);
         answer_write_piece(&head, &w, 0, &one);
@@ -119,6 +120,51 @@ static void whole_answers(void **state)
         assert_string_equal(at(doc, "/done_reason"), "load");
         yyjson_doc_free(doc);
     }
+}
+
+static AnswerTool tool(uint32_t index, const char *name, const char *arguments)
+{
+    return (AnswerTool){.index = index,
+                        .name = (const uint8_t *)name,
+                        .name_bytes = strlen(name),
+                        .arguments = (const uint8_t *)arguments,
+                        .bytes = strlen(arguments)};
+}
+
+/* Calls go out whole, in one line, those that are no object not at all. */
+static void calls(void **state)
+{
+    (void)state;
+    AnswerTool tools[] = {tool(0, "f", "{\"a\":\n[1,\"\\n\"]\r\n}\n"), tool(1, "cut", "{\"a\":"),
+                          tool(2, "g", "{}"), tool(3, "bytes", "{\"\xFF\":1}"),
+                          tool(4, "list", "[]")};
+    AnswerPiece whole = {
+        .text = (const uint8_t *)"so", .bytes = 2, .tools = tools, .tool_count = 5};
+    AnswerHead head = make_head(ANSWER_OLLAMA_CHAT);
+    answer_begin(&head, &w);
+    answer_choice(&head, &w, 0, &whole, ANSWER_TOOLS);
+    answer_end(&head, &w, &usage);
+    yyjson_doc *doc = written(false);
+    assert_string_equal(at(doc, "/message/content"), "so");
+    assert_string_equal(at(doc, "/done_reason"), "stop");
+    assert_int_equal(yyjson_arr_size(value(doc, "/message/tool_calls")), 2);
+    assert_string_equal(at(doc, "/message/tool_calls/0/function/name"), "f");
+    assert_string_equal(at(doc, "/message/tool_calls/0/function/arguments/a/1"), "\n");
+    assert_string_equal(at(doc, "/message/tool_calls/1/function/name"), "g");
+    yyjson_doc_free(doc);
+    head = make_head(ANSWER_OLLAMA_CHAT);
+    answer_write_piece(&head, &w, 0, &(AnswerPiece){.tools = tools, .tool_count = 1});
+    assert_int_equal(w.used, 0);
+    answer_write_finish(&head, &w, 0, ANSWER_TOOLS);
+    answer_write_end(&head, &w, &whole, &usage);
+    assert_false(w.full);
+    char *second = (char *)memchr(bytes, '\n', w.used) + 1;
+    assert_ptr_equal(memchr(second, '\n', (size_t)(bytes + w.used - second)), bytes + w.used - 1);
+    doc = yyjson_read(bytes, (size_t)(second - bytes), 0);
+    assert_non_null(doc);
+    assert_int_equal(yyjson_arr_size(value(doc, "/message/tool_calls")), 2);
+    assert_true(yyjson_is_false(value(doc, "/done")));
+    yyjson_doc_free(doc);
 }
 
 static void dates(void **state)
@@ -224,8 +270,9 @@ static void shown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams), cmocka_unit_test(whole_answers), cmocka_unit_test(dates),
-        cmocka_unit_test(faults),  cmocka_unit_test(models),        cmocka_unit_test(shown),
+        cmocka_unit_test(streams), cmocka_unit_test(calls),  cmocka_unit_test(whole_answers),
+        cmocka_unit_test(dates),   cmocka_unit_test(faults), cmocka_unit_test(models),
+        cmocka_unit_test(shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

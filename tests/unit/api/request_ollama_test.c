@@ -226,6 +226,57 @@ static void messages(void **state)
     assert_string_equal(refusal.param, "messages[0].images");
 }
 
+static void tools(void **state)
+{
+    (void)state;
+    static const char tool[] = "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+                               "\"description\":\"d\",\"parameters\":{\"type\":\"object\"}}}]";
+    accepts(REQUEST_OLLAMA_CHAT, tool);
+    assert_int_equal(request.tool_count, 1);
+    assert_true(request.reads_calls && request.form == REQUEST_FREE && request.tool_values);
+    accepts(REQUEST_OLLAMA_CHAT, "\"tools\":[]");
+    assert_false(request.reads_calls);
+    refuses(REQUEST_OLLAMA_CHAT, "\"tools\":[{\"type\":\"web\"}]", REFUSAL_UNSUPPORTED,
+            "tools[0].type");
+    refuses(REQUEST_OLLAMA_GENERATE, tool, REFUSAL_UNKNOWN, "tools");
+    char both[400];
+    (void)snprintf(both, sizeof both, "%s,\"format\":\"json\"", tool);
+    refuses(REQUEST_OLLAMA_CHAT, both, REFUSAL_UNSUPPORTED, "format");
+}
+
+static void calls_and_answers(void **state)
+{
+    (void)state;
+    assert_true(parse(REQUEST_OLLAMA_CHAT,
+                      "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
+                      "[{\"function\":{\"index\":0,\"name\":\"f\",\"arguments\":{\"a\":[1]}}}]},"
+                      "{\"role\":\"tool\",\"tool_name\":\"f\",\"content\":\"5\"},"
+                      "{\"role\":\"tool\",\"content\":\"6\"}]}"));
+    assert_int_equal(request.turn_count, 3);
+    assert_non_null(request.turns[0].calls);
+    is_turn(1, "tool", "5");
+    assert_string_equal(request.turns[1].name, "f");
+    is_turn(2, "tool", "6");
+    static const struct {
+        const char *message, *param;
+    } bad[] = {
+        {"{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+         "\"arguments\":\"{}\"}}]}",
+         "messages[0].tool_calls[0].function.arguments"},
+        {"{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{\"arguments\":{}}}]}",
+         "messages[0].tool_calls[0].function.name"},
+        {"{\"role\":\"tool\",\"tool_name\":5,\"content\":\"\"}", "messages[0].tool_name"},
+        {"{\"role\":\"tool\",\"tool_name\":\"a b\",\"content\":\"\"}", "messages[0].tool_name"},
+        {"{\"role\":\"user\",\"tool_name\":\"f\",\"content\":\"\"}", "messages[0].tool_name"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char body[400];
+        (void)snprintf(body, sizeof body, "{\"messages\":[%s]}", bad[i].message);
+        assert_false(parse(REQUEST_OLLAMA_CHAT, body));
+        assert_string_equal(refusal.param, bad[i].param);
+    }
+}
+
 static void show(void **state)
 {
     (void)state;
@@ -245,6 +296,7 @@ int main(void)
         cmocka_unit_test(prompts),         cmocka_unit_test(loading),
         cmocka_unit_test(forms),           cmocka_unit_test(neutral_and_refused),
         cmocka_unit_test(messages),        cmocka_unit_test(show),
+        cmocka_unit_test(tools),           cmocka_unit_test(calls_and_answers),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(memory);
