@@ -150,8 +150,8 @@ void answer_choice(AnswerHead *head, JsonWriter *w, uint32_t index, const Answer
                    AnswerFinish finish);
 void answer_end(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage);
 
-/* The sums of hidden states, scaled to length 1, as the text of an embedding's piece: out[4 * count]. Result  false: not
- * finite. */
+/* The sums of hidden states, scaled to length 1, as the text of an embedding's piece. Shapes  out[4 * count].
+ * Result  false: not finite. */
 bool answer_embed(const double *sums, uint32_t count, uint8_t *out);
 
 /* ---- Other bodies ---- */

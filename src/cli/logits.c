@@ -39,7 +39,7 @@ static void print_json_position(const EnginePosition *p)
     printf("%s{\"top\":[", p->position ? "," : "");
     for (uint32_t i = 0; i < p->top_count; i++)
         printf("%s[%" PRIu32 ",%.9g]", i ? "," : "", p->top[i].id, (double)p->top[i].logit);
-    printf("],\"logsumexp\":%.12g}", p->log_sum);
+    printf("],\"logsumexp\":%.17g}", p->log_sum);
 }
 
 static void print_text_position(const EnginePosition *p)
