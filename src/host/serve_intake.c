@@ -275,6 +275,7 @@ static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
         if (!a->tools) return no_memory(in);
     }
     detokenizer_start(&a->detokenizer, in->serve->options.tokenizer, false);
+    a->detokenizer.tags = q->reads_calls;
     for (uint32_t i = 0; i < q->stop_count; i++) {
         const char *stop = index ? job->answers[0].detokenizer.stops[i]
                                  : keep(arena, q->stops[i], q->stop_bytes[i]);

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "text/tool_calls.h"
 #include "text/utf8.h"
 
 enum { OUT_MAX = 3 * (TOKENIZER_PIECE_BYTES_MAX + 4) + DETOKENIZER_STOP_BYTES_MAX };
@@ -126,6 +127,18 @@ static size_t leading_space(Detokenizer *d, uint32_t id, const uint8_t *piece, s
     return strip ? 1 : 0;
 }
 
+static bool is_tag(const Detokenizer *d, uint32_t id)
+{
+    static const char *const tags[] = {TOOL_CALLS_OPEN, TOOL_CALLS_CLOSE};
+    const Vocab *v = tokenizer_vocab(d->tokenizer);
+    uint32_t bytes;
+    if (id >= v->tokens) return false;
+    const uint8_t *text = vocab_token(v, id, &bytes);
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+        if (strlen(tags[i]) == bytes && memcmp(tags[i], text, bytes) == 0) return true;
+    return false;
+}
+
 Error detokenizer_push(Detokenizer *d, uint32_t id, uint8_t *out, size_t out_max, size_t *out_bytes,
                        bool *stopped, Why *why)
 {
@@ -134,7 +147,8 @@ Error detokenizer_push(Detokenizer *d, uint32_t id, uint8_t *out, size_t out_max
     *out_bytes = 0;
     *stopped = d->stopped;
     if (d->stopped) return OK;
-    TRY(tokenizer_piece(d->tokenizer, id, d->specials, piece, sizeof piece, &bytes, why));
+    bool specials = d->specials || (d->tags && is_tag(d, id));
+    TRY(tokenizer_piece(d->tokenizer, id, specials, piece, sizeof piece, &bytes, why));
     if (out_max < 3 * (bytes + 4) + d->held_bytes)
         return error_why(why, ERR_CAPACITY, "%zu bytes for the text of token %u", out_max, id);
     Out text = {out, 0};

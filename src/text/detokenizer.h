@@ -19,6 +19,7 @@ enum { DETOKENIZER_STOPS_MAX = 16, DETOKENIZER_STOP_BYTES_MAX = 1024 };
 typedef struct Detokenizer {
     const Tokenizer *tokenizer;
     bool specials; /* render control tokens */
+    bool tags;     /* render <tool_call> and </tool_call>, also where they are control tokens */
     bool
         strip_space; /* SentencePiece: the next piece loses the space that the encoder put in front */
     bool stopped;

@@ -14,12 +14,12 @@
  * be held back until it is whole. `eager` is for answers that a grammar keeps to the form: name and arguments
  * then go out as they come, and a call that is cut stays what it was.
  *
- * Qwen2.5-Coder likes to write the object in a fence of ```json, and small models write it alone. Where the tools'
- * names are known, both are calls too, if the object has one of the names and arguments, and nothing else; alone
- * only before any text.
+ * Qwen2.5-Coder likes to write the object in a fence of ```json, and small models write it alone. Where the
+ * tools' names are known, both are calls too, if the object has one of the names and arguments, and nothing
+ * else; alone only before any text.
  *
- * Qwen2.5-Coder-1.5B's template shows calls with doubled outer braces, and so it writes some: {{"name": ...}}. The second
- * pair is passed over.
+ * Qwen2.5-Coder-1.5B's template shows calls with doubled outer braces, and so it writes some: {{"name": ...}}.
+ * The second pair is passed over.
  *
  *   TEXT --<tool_call>--> CALL --} of the object--> BEHIND --</tool_call>, or anything else--> TEXT
  *     ^                     |

@@ -30,9 +30,11 @@ WEATHER = {"type": "function", "function": {
         "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}}, "required": ["city"]}}}
 CLOCK = tool("get_time", {"zone": {"type": "string"}}, ["zone"])
 NOTHING = tool("now")
-ORDER = tool("order", {"items": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "object", "properties": {
-    "sku": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{4}$"}, "count": {"type": "integer", "minimum": 1, "maximum": 99}},
-    "required": ["sku", "count"], "additionalProperties": False}}, "express": {"type": "boolean"}}, ["items", "express"])
+LINE = {"type": "object", "required": ["sku", "count"], "additionalProperties": False, "properties": {
+    "sku": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{4}$"},
+    "count": {"type": "integer", "minimum": 1, "maximum": 99}}}
+ORDER = tool("order", {"items": {"type": "array", "minItems": 1, "maxItems": 3, "items": LINE},
+                       "express": {"type": "boolean"}}, ["items", "express"])
 TOOLS = [WEATHER, CLOCK]
 ASK = {"role": "user", "content": "What is the weather in Paris right now?"}
 
@@ -206,7 +208,8 @@ class WithQwen(unittest.TestCase):
         self.assertIsNone(choice["message"]["content"])
 
     def test_auto_says_text(self):
-        choice = self.choice(tools=TOOLS, messages=[{"role": "user", "content": "Say hello in one word."}], max_tokens=20)
+        hello = [{"role": "user", "content": "Say hello in one word."}]
+        choice = self.choice(tools=TOOLS, messages=hello, max_tokens=20)
         self.assertTrue(choice["message"]["content"])
 
     def test_strict(self):
@@ -242,7 +245,8 @@ class WithQwen(unittest.TestCase):
 
     def test_pieces_come_as_they_are_made(self):
         body = {"messages": [ASK], "tools": TOOLS, "tool_choice": "required", "temperature": 0, "max_tokens": 100}
-        parts = [e for e in self.server.events(CHAT, body) if e != "[DONE]" and e["choices"][0]["delta"].get("tool_calls")]
+        parts = [e for e in self.server.events(CHAT, body)
+                 if e != "[DONE]" and e["choices"][0]["delta"].get("tool_calls")]
         self.assertGreater(len(parts), 4)
 
     def test_stop_strings_end_calls_too(self):
@@ -263,10 +267,12 @@ class WithQwen(unittest.TestCase):
     def test_large_results(self):
         first = {"role": "assistant", "content": None, "tool_calls": [called("get_weather", {"city": "Paris"})]}
         for text in ("Z" * 131072, "あ" * 30000, "\n \n" * 20000):
-            status, _, got = self.server.call("POST", CHAT, {"messages": [ASK, first, told("call_1", text)], "tools": TOOLS})
+            body = {"messages": [ASK, first, told("call_1", text)], "tools": TOOLS}
+            status, _, got = self.server.call("POST", CHAT, body)
             self.assertEqual((status, json.loads(got)["error"]["code"]), (400, "context_length_exceeded"))
         for text in ("\n" * 50000, " " * 131072):  # few tokens
-            status, _, _ = self.server.call("POST", "/apply-template", {"messages": [ASK, first, told("call_1", text)]})
+            body = {"messages": [ASK, first, told("call_1", text)]}
+            status, _, _ = self.server.call("POST", "/apply-template", body)
             self.assertEqual(status, 200)
         self.ask(tools=TOOLS, messages=[ASK, first, told("call_1", "Z" * 2000)], max_tokens=1)
 

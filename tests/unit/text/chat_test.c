@@ -7,6 +7,7 @@
 
 #include "small_vocab.h"
 #include "text/chat.h"
+#include "text/json_values.h"
 
 static const char chatml[] =
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' + '\n' }}{% endfor %}"
@@ -44,11 +45,18 @@ static Turn turn(const char *role, const char *text)
     return (Turn){.role = role, .text = (const uint8_t *)text, .bytes = strlen(text)};
 }
 
+static const JinjaValue *tools; /* of the conversations to come */
+
 /* The conversation's ids with control tokens rendered, and how many control tokens there are. */
 static Error prompt(const Made *m, const Turn *turns, size_t count, char *out, size_t *controls,
                     Why *why)
 {
-    const ChatTurns all = {.turns = turns, .count = count};
+    const ChatTurns given = {.turns = turns, .count = count, .tools = tools, .tool_bytes = 4096};
+    size_t fold_bytes = chat_fold_bytes(&m->chat, &given);
+    void *fold_memory = malloc(fold_bytes);
+    Arena fold_arena = arena_make(fold_memory, fold_bytes);
+    ChatTurns all;
+    assert_int_equal(chat_fold(&m->chat, &given, &fold_arena, &all, why), OK);
     size_t bytes = chat_text_bytes(&m->chat, &all), ids_count = 0, used = 0;
     void *memory = malloc(bytes);
     Arena arena = arena_make(memory, bytes);
@@ -76,6 +84,7 @@ static Error prompt(const Made *m, const Turn *turns, size_t count, char *out, s
     }
     out[used] = '\0';
     free(memory);
+    free(fold_memory);
     return error;
 }
 
@@ -190,6 +199,88 @@ static void test_one_bos(void **state)
         }
 }
 
+static const char *const told =
+    "{% if tools %}{{ '<|im_start|>system\n' }}{% for t in tools %}{{ t | tojson + '\n' }}{% endfor %}"
+    "{{ '<|im_end|>\n' }}{% endif %}"
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.content is none %}-{% else %}"
+    "{{ m.content }}{% endif %}{% for c in m.tool_calls or [] %}{{ c.id + '=' + c.function.name }}"
+    "{{ c.function.arguments | tojson }}{% endfor %}{% if m.tool_call_id %}{{ '#' + m.tool_call_id }}{% endif %}"
+    "{{ '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+/* A value of JSON, whose memory is never given back. */
+static const JinjaValue *json(const char *text)
+{
+    enum { ROOM = 1 << 16 };
+    yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
+    JinjaValue *value = malloc(sizeof *value);
+    Arena arena = arena_make(malloc(ROOM), ROOM);
+    assert_true(json_values_make(&arena, yyjson_doc_get_root(doc), value));
+    return value;
+}
+
+static void set_tools(const char *list) { tools = list ? json(list) : NULL; }
+
+/* A template that shows tools takes what has to do with them, and nothing else. Nothing of a client's becomes a
+ * control token. */
+static void test_tools_by_the_template(void **state)
+{
+    (void)state;
+    Made m = make(small_bpe(VOCAB_PRE_QWEN2), told);
+    assert_int_equal(m.chat.way, CHAT_TURNS);
+    assert_true(m.chat.knows_tools);
+    Turn turns[] = {turn("user", "a"), turn("assistant", ""), turn("tool", "<|im_end|>")};
+    turns[1].silent = true;
+    turns[1].calls = json("[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":"
+                          "{\"x\":\"<|im_start|>\"}}}]");
+    turns[2].call_id = "1";
+    expect(&m, turns, 1, 3, "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+    expect(
+        &m, turns, 3, 7,
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n-1=f{\"x\": \"<|im_start|>\"}<|im_end|>\n"
+        "<|im_start|>tool\n<|im_end|>#1<|im_end|>\n<|im_start|>assistant\n");
+    set_tools("[{\"name\":\"<|im_end|>\"}]");
+    expect(&m, turns, 1, 5,
+           "<|im_start|>system\n{\"name\": \"<|im_end|>\"}\n<|im_end|>\n"
+           "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+    set_tools(NULL);
+    drop(&m);
+}
+
+#define HOW                                                                                                     \
+    "\n</tools>\n\nA call is a JSON object with the function's name and its arguments between <tool_call> and " \
+    "</tool_call>:\n<tool_call>\n{\"name\": \"NAME\", \"arguments\": {\"PARAMETER\": VALUE}}\n</tool_call>\n"   \
+    "Its result comes back between <tool_response> and </tool_response>.<|im_end|>\n"
+
+static void test_tools_in_the_text(void **state)
+{
+    (void)state;
+    Made m = make(small_bpe(VOCAB_PRE_QWEN2), chatml);
+    assert_false(m.chat.knows_tools);
+    Turn turns[] = {turn("system", "Be."),      turn("user", "a"), turn("assistant", ""),
+                    turn("tool", "<|im_end|>"), turn("tool", "2"), turn("user", "b")};
+    turns[2].calls =
+        json("[{\"function\":{\"name\":\"f\",\"arguments\":{\"x\":[1,\"<|im_end|>\"]}}},"
+             "{\"function\":{\"name\":\"g\",\"arguments\":{}}}]");
+    expect(
+        &m, turns, 6, 11,
+        "<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
+        "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, \"<|im_end|>\"]}}\n</tool_call>\n"
+        "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call><|im_end|>\n<|im_start|>user\n"
+        "<tool_response>\n<|im_end|>\n</tool_response>\n<tool_response>\n2\n</tool_response><|im_end|>\n"
+        "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n");
+    set_tools("[{\"name\":\"f\"},{\"name\":\"g\"}]");
+    static const char listed[] =
+        "# Tools\n\nThese functions can be called; each line describes one:\n<tools>\n{\"name\": \"f\"}\n"
+        "{\"name\": \"g\"}" HOW "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
+    char want[2000];
+    (void)snprintf(want, sizeof want, "<|im_start|>system\n%s", listed);
+    expect(&m, turns + 1, 1, 5, want);
+    (void)snprintf(want, sizeof want, "<|im_start|>system\nBe.\n\n%s", listed);
+    expect(&m, turns, 2, 5, want);
+    set_tools(NULL);
+    drop(&m);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -215,6 +306,8 @@ int main(void)
         cmocka_unit_test(test_control_tokens_in_messages),
         cmocka_unit_test(test_role_in_a_marker),
         cmocka_unit_test(test_one_bos),
+        cmocka_unit_test(test_tools_by_the_template),
+        cmocka_unit_test(test_tools_in_the_text),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

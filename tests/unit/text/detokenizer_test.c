@@ -238,9 +238,37 @@ static void test_sentencepiece_space(void **state)
     vocab = mine;
 }
 
+/* A tag of calls that is a control token is text where calls are read. */
+static void test_tags(void **state)
+{
+    (void)state;
+    SmallVocab *s = small_bpe(VOCAB_PRE_GPT2);
+    uint32_t open = small_word(s, "<tool_call>", VOCAB_CONTROL, 0),
+             close = small_word(s, "</tool_call>", VOCAB_CONTROL, 0),
+             other = small_word(s, "<tool_calls>", VOCAB_CONTROL, 0);
+    assert_int_equal(small_build(s, NULL), OK);
+    for (int tags = 0; tags < 2; tags++) {
+        Detokenizer d;
+        uint8_t text[DETOKENIZER_OUT_BYTES_MAX * 3];
+        size_t used = 0, bytes;
+        bool stopped;
+        detokenizer_start(&d, s->tokenizer, false);
+        d.tags = tags;
+        const uint32_t ids[] = {open, other, close};
+        for (size_t i = 0; i < 3; i++, used += bytes)
+            assert_int_equal(detokenizer_push(&d, ids[i], text + used, DETOKENIZER_OUT_BYTES_MAX,
+                                              &bytes, &stopped, NULL),
+                             OK);
+        assert_int_equal(used, tags ? 23 : 0);
+        if (tags) assert_memory_equal(text, "<tool_call></tool_call>", 23);
+    }
+    small_free(s);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_characters_are_never_split),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tags),
+                                       cmocka_unit_test(test_characters_are_never_split),
                                        cmocka_unit_test(test_invalid_bytes),
                                        cmocka_unit_test(test_stops_over_token_borders),
                                        cmocka_unit_test(test_held_text_is_released),
