@@ -379,8 +379,31 @@ static Error choose_frames(Plan *plan, Why *why)
     return OK;
 }
 
+uint32_t plan_logit_rows(uint32_t wanted, uint32_t drafts, uint32_t sessions, uint32_t ids,
+                         bool solo, uint64_t memory_bytes)
+{
+    const uint64_t answer = 12; /* of an id, wire/shard_frames.h */
+    uint64_t row = (uint64_t)max_u32(ids, 1) * sizeof(float);
+    uint64_t draft_row = solo ? row : row / sizeof(float) * (sizeof(float) + answer);
+    uint64_t most = max_u64(memory_bytes / 8 / row, 1);
+    uint64_t draft_rows = min_u64((uint64_t)sessions * drafts, max_u32(PLAN_DRAFT_ROWS, drafts));
+    draft_rows = min_u64(draft_rows, memory_bytes / 16 / draft_row);
+    uint64_t rows = min_u64(max_u32(wanted, 1), most) + draft_rows;
+    return (uint32_t)min_u64(rows, SHARD_ROWS_MAX);
+}
+
+static void choose_logit_rows(Plan *plan)
+{
+    const PlanRequest *r = &plan->request;
+    uint32_t ids = r->hyper->vocabulary;
+    if (!r->solo && !r->head) ids = (ids + r->shards - 1) / r->shards;
+    if (r->ids_most) ids = r->ids_most;
+    plan->logit_rows =
+        plan_logit_rows(r->logit_rows, r->drafts, r->sessions, ids, r->solo, r->memory_bytes);
+}
+
 /* The largest chunk of 2^n rows whose activations take at most a quarter of what is free. */
-static Error choose_chunk_solo(Plan *plan, Why *why)
+static Error halve_chunk_solo(Plan *plan, Why *why)
 {
     for (plan->chunk = PLAN_CHUNK_DEFAULT_MAX; plan->chunk > 1; plan->chunk /= 2) {
         uint64_t largest;
@@ -391,6 +414,18 @@ static Error choose_chunk_solo(Plan *plan, Why *why)
         if (plan->sum.scratch_bytes <= free_bytes / 4) return OK;
     }
     return OK;
+}
+
+/* As without drafts: those are worth a shorter context, but not slower prompts. */
+static Error choose_chunk_solo(Plan *plan, Why *why)
+{
+    uint32_t rows = plan->logit_rows, drafts = plan->request.drafts;
+    plan->request.drafts = 0;
+    choose_logit_rows(plan);
+    Error error = halve_chunk_solo(plan, why);
+    plan->logit_rows = rows;
+    plan->request.drafts = drafts;
+    return error;
 }
 
 static const PlanRole *any_role(const Plan *plan, uint32_t i)
@@ -446,29 +481,6 @@ static void choose_window(Plan *plan)
 {
     plan->window_bytes = window_bytes(plan->request.memory_bytes);
     plan->tile_bytes_max = window_tile_bytes(plan->window_bytes);
-}
-
-uint32_t plan_logit_rows(uint32_t wanted, uint32_t drafts, uint32_t sessions, uint32_t ids,
-                         bool solo, uint64_t memory_bytes)
-{
-    const uint64_t answer = 12; /* of an id, wire/shard_frames.h */
-    uint64_t row = (uint64_t)max_u32(ids, 1) * sizeof(float);
-    uint64_t draft_row = solo ? row : row / sizeof(float) * (sizeof(float) + answer);
-    uint64_t most = max_u64(memory_bytes / 8 / row, 1);
-    uint64_t draft_rows = min_u64((uint64_t)sessions * drafts, max_u32(PLAN_DRAFT_ROWS, drafts));
-    draft_rows = min_u64(draft_rows, memory_bytes / 16 / draft_row);
-    uint64_t rows = min_u64(max_u32(wanted, 1), most) + draft_rows;
-    return (uint32_t)min_u64(rows, SHARD_ROWS_MAX);
-}
-
-static void choose_logit_rows(Plan *plan)
-{
-    const PlanRequest *r = &plan->request;
-    uint32_t ids = r->hyper->vocabulary;
-    if (!r->solo && !r->head) ids = (ids + r->shards - 1) / r->shards;
-    if (r->ids_most) ids = r->ids_most;
-    plan->logit_rows =
-        plan_logit_rows(r->logit_rows, r->drafts, r->sessions, ids, r->solo, r->memory_bytes);
 }
 
 /* What is left in a node holds weights: all of them, or their beginning. */
@@ -554,12 +566,15 @@ static Error make(const PlanRequest *request, Plan *plan, Why *why)
     return OK;
 }
 
-/* A model that has no room beside answers with a form is served without them. */
+/* A model that has no room beside drafts, or beside answers with a form, is served without them. */
 Error plan_make(const PlanRequest *request, Plan *plan, Why *why)
 {
     PlanRequest without = *request;
     Error error = make(request, plan, why);
-    if (error != ERR_PLAN || !request->solo || !request->forms) return error;
+    if (error != ERR_PLAN || !request->solo) return error;
+    without.drafts = 0;
+    if (request->drafts) error = make(&without, plan, why);
+    if (error != ERR_PLAN || !request->forms) return error;
     without.forms = false;
     return make(&without, plan, why);
 }

@@ -78,6 +78,32 @@ static void budget_is_kept_or_refused(void **state)
     tiny_free(&t);
 }
 
+/* What fits without drafts fits with them, in chunks as large; a large budget has rows for all, a small one for fewer. */
+static void drafts_take_what_others_leave(void **state)
+{
+    (void)state;
+    static Plan plan, with;
+    TinyModel t;
+    Why why = {{0}};
+    tiny_make(&t, true, NULL);
+    for (uint64_t kib = 1100; kib < 64 << 10; kib += kib / 40) {
+        PlanRequest request = request_of(&t, kib << 10);
+        request.sessions = 2;
+        Error error = plan_make(&request, &plan, &why);
+        request.drafts = 15;
+        assert_int_equal(plan_make(&request, &with, &why), error);
+        if (error != OK) continue;
+        assert_true(with.sum.total_bytes <= kib << 10);
+        assert_true(with.chunk == plan.chunk && with.context <= plan.context);
+    }
+    assert_int_equal(with.logit_rows, 1 + 2 * 15);
+    assert_int_equal(plan_coordinator_config(&with).drafts, 15);
+    assert_int_equal(plan_logit_rows(4, 15, 4, 151936, true, (uint64_t)1 << 30),
+                     4 + PLAN_DRAFT_ROWS);
+    assert_int_equal(plan_logit_rows(1, 15, 1, 151936, true, 64 << 20), 1 + 6);
+    tiny_free(&t);
+}
+
 static void forms_take_what_others_leave(void **state)
 {
     (void)state;
@@ -158,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(station_ranges_meet),
         cmocka_unit_test(budget_is_kept_or_refused),
+        cmocka_unit_test(drafts_take_what_others_leave),
         cmocka_unit_test(forms_take_what_others_leave),
         cmocka_unit_test(everything_resident_when_it_fits),
         cmocka_unit_test(bad_requests_are_refused),
