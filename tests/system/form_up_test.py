@@ -25,8 +25,8 @@ def body(schema, **more):
 
 NUMBERED = body(NUMBERS)
 RECORDED = body(RECORD, seed=5)
-LINES = {**greedy("Write.", 120), "grammar": 'root ::= line{5,9}\nline ::= [A-Z] [a-z ]{8,20} ".\\n"', "temperature": 0.7,
-         "seed": 9}
+LINES = {**greedy("Write.", 120), "grammar": 'root ::= line{5,9}\nline ::= [A-Z] [a-z ]{8,20} ".\\n"',
+         "temperature": 0.7, "seed": 9}
 
 
 class FormsOverAClusterTest(unittest.TestCase):
