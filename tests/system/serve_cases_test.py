@@ -183,7 +183,8 @@ class BodiesTest(Cases):
         """A06: duplicate keys, bytes before and after, encodings."""
         text = json.dumps(greedy("Hi", 1)).encode()
         for body in (b"\xef\xbb\xbf" + text, text + b"x", text + text, text + b"\0", b"\0" + text, text[:-1],
-                     text[:-1] + b",}", text.decode().encode("utf-16"), text.replace(b'"Hi"', b"'Hi'"), b"//\n" + text, b"null",
+                     text[:-1] + b",}", text.decode().encode("utf-16"), text.replace(b'"Hi"', b"'Hi'"),
+                     b"//\n" + text, b"null",
                      b'"x"', b"1",
                      text.replace(b'"temperature": 0', b'"temperature": 0, "temperature": 1'),
                      text.replace(b'"role"', b'"role": "user", "role"'), text.replace(b'"Hi"', b'"\\ud800"')):
