@@ -24,7 +24,9 @@ static void check_request(const Request *q)
     Why why;
     volatile uint32_t sum = 0;
     ASSERT(q->turn_count || q->prompt_count || q->loads || q->kind == REQUEST_OLLAMA_SHOW);
-    ASSERT(q->n >= 1 && q->n <= REQUEST_CHOICES_MAX && q->prompt_count <= REQUEST_CHOICES_MAX);
+    uint32_t most = q->kind == REQUEST_EMBEDDINGS ? REQUEST_INPUTS_MAX : REQUEST_CHOICES_MAX;
+    ASSERT(q->n >= 1 && q->n <= REQUEST_CHOICES_MAX && q->prompt_count <= most);
+    ASSERT(q->tops <= REQUEST_TOPS_MAX && (!q->says_prompt || q->kind == REQUEST_COMPLETION));
     ASSERT(q->tokens_max <= REQUEST_TOKENS_UNLIMITED && q->stop_count <= DETOKENIZER_STOPS_MAX);
     ASSERT(sampler_check(&q->params, VOCABULARY, &why) == OK);
     for (size_t i = 0; i < q->turn_count; i++) {

@@ -72,7 +72,8 @@ class Base(unittest.TestCase):
 
 class ScoresTest(Base):
     def complete(self, **more):
-        return self.server.json(COMPLETIONS, {"prompt": PROMPT, "temperature": 0, "max_tokens": 8, **more})["choices"][0]
+        body = {"prompt": PROMPT, "temperature": 0, "max_tokens": 8, **more}
+        return self.server.json(COMPLETIONS, body)["choices"][0]
 
     def chat(self, text="Name three colours.", **more):
         body = greedy(text, 24, logprobs=True, **more)
@@ -188,8 +189,8 @@ class ScoresTest(Base):
             cut = self.complete(max_tokens=24, logprobs=1, stop=stop)
             self.assertEqual((cut["text"], cut["finish_reason"]), (before, "stop"))
             self.assertEqual(cut["logprobs"], {k: v[:count] for k, v in whole["logprobs"].items()})
-            events = self.server.events(COMPLETIONS, {"prompt": PROMPT, "temperature": 0, "max_tokens": 24, "logprobs": 1,
-                                                      "stop": stop})
+            body = {"prompt": PROMPT, "temperature": 0, "max_tokens": 24, "logprobs": 1, "stop": stop}
+            events = self.server.events(COMPLETIONS, body)
             streamed = [x for e in events[:-1] for x in (e["choices"][0]["logprobs"] or {"tokens": []})["tokens"]]
             self.assertEqual(streamed, tokens[:count])
         never = "".join(tokens[3:6]) + "never"  # held back for a while, then let go
