@@ -78,7 +78,8 @@ static void budget_is_kept_or_refused(void **state)
     tiny_free(&t);
 }
 
-/* What fits without drafts fits with them, in chunks as large; a large budget has rows for all, a small one for fewer. */
+/* What fits without drafts fits with them, in chunks as large; a large budget has rows for all, a
+ * small one for fewer. */
 static void drafts_take_what_others_leave(void **state)
 {
     (void)state;
