@@ -138,9 +138,25 @@ static bool fork_slot(const Serve *s, const Choice *from, uint32_t to)
     return coordinator_fork(coordinator_of(s), from->slot, to, from->usable, &why) == OK;
 }
 
+/* Whether every row of the prompt is to be computed: nothing of another slot is of use. */
+static bool computes_all(const ServeAnswer *a)
+{
+    return a->job->pools || (a->job->scores && a->job->says_prompt);
+}
+
+static bool prepare_empty(Serve *s, uint32_t *slot, uint32_t *cached)
+{
+    *slot = oldest_free(s, NOBODY);
+    *cached = 0;
+    if (*slot == NOBODY) return false;
+    coordinator_truncate(coordinator_of(s), *slot, 0);
+    return true;
+}
+
 /* Makes a slot ready for the answer. Result  false: there is none, or it should wait. */
 static bool prepare_slot(Serve *s, ServeAnswer *a, uint32_t *slot, uint32_t *cached)
 {
+    if (computes_all(a)) return prepare_empty(s, slot, cached);
     Choice take = best_to_take(s, a), copy = best_to_copy(s, a);
     if (take.slot == NOBODY) return false;
     uint32_t most = copy.usable > take.usable ? copy.usable : take.usable;
