@@ -2,9 +2,9 @@
 """Builds llama.cpp's benchmark programs from the source package that carries it, for this very machine.
 
 The package is fetched by pip and must be the pinned bytes; only the vendored llama.cpp is unpacked. The programs are
-linked statically, so that the build tree (half a gigabyte) can go and three files stay:
+linked statically, so that the build tree (half a gigabyte) can go and a few files stay:
 
-    CACHE/bench/llama.cpp-VERSION-KEY/llama-bench, llama-batched-bench, ggml-rpc-server, ABOUT
+    CACHE/bench/llama.cpp-VERSION-KEY/llama-bench, llama-batched-bench, llama-server, ggml-rpc-server, ABOUT
 
 KEY names the compiler and the processor: GGML_NATIVE makes programs that another processor may not run.
 """
@@ -22,11 +22,12 @@ PACKAGE = "llama-cpp-python"
 VERSION = "0.3.36"
 SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
 RPC_SERVER = "ggml-rpc-server"
-TARGETS = ["llama-bench", "llama-batched-bench", RPC_SERVER]
+SERVER = "llama-server"
+TARGETS = ["llama-bench", "llama-batched-bench", SERVER, RPC_SERVER]
 # As its users build it for their own machine, without what a benchmark does not touch.
 FLAGS = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=OFF", "-DGGML_CCACHE=OFF",
-         "-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_BUILD_APP=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF",
-         "-DLLAMA_OPENSSL=OFF", "-DGGML_RPC=ON"]
+         "-DLLAMA_BUILD_SERVER=ON", "-DLLAMA_BUILD_UI=OFF", "-DLLAMA_BUILD_APP=OFF", "-DLLAMA_BUILD_TESTS=OFF",
+         "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_OPENSSL=OFF", "-DGGML_RPC=ON"]
 
 
 def build(cache, sdist=None):

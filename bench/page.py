@@ -37,6 +37,7 @@ or the command fails; a goal is where the work goes.
     bench/hop --first --write                             # what a call between nodes costs beyond computing
     bench/pipeline --first --write                        # pipelined prefill over a slow network
     bench/activations --write                             # f32, f16, int8 between nodes: bytes and log-probabilities
+    bench/concurrent --write                              # eight conversations at once, beside llama-server
     bench/prefix --write                                  # a second turn, and a second conversation that begins alike
     bench/speculation --write                             # guessed tokens beside plain decoding
     bench/speculation --memory 128M --write               # the same while weights are streamed

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Readers that are slow, and clients that leave, at a server and at a cluster: 200 streams at once while /health answers
-in 100 ms, then everything is as it was; who leaves stops the work on every station within a step, also in a prompt."""
+"""Readers that are slow, and clients that leave, at a server and at a cluster: 200 streams at once while /health
+answers within 100 ms, then all is as it was; who leaves stops the work on every station within a step, also in a
+prompt."""
 
 import http.client
 import json
