@@ -57,7 +57,7 @@ static void begin_event(const AnswerHead *head, JsonWriter *w, uint32_t index)
 static void end_event(const AnswerHead *head, JsonWriter *w, const AnswerPiece *piece,
                       AnswerFinish finish)
 {
-    answer_write_scores(head, w, piece);
+    answer_scores_write(head, w, piece);
     json_writer_raw(w, ",\"finish_reason\":");
     json_writer_raw(w, finish_names[finish]);
     json_writer_raw(w, head->stream_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
@@ -134,7 +134,7 @@ static void choice(AnswerHead *head, JsonWriter *w, uint32_t index, const Answer
         answer_tools_write(head, w, index, piece, false);
     }
     if (is_chat(head)) json_writer_raw(w, ",\"refusal\":null}");
-    answer_write_scores(head, w, piece);
+    answer_scores_write(head, w, piece);
     json_writer_raw(w, ",\"finish_reason\":");
     json_writer_raw(w, finish_names[finish]);
     json_writer_raw(w, "}");

@@ -184,7 +184,7 @@ static void write_lists(const AnswerHead *head, JsonWriter *w, const AnswerScore
 
 /* ---- Both ---- */
 
-void answer_write_scores(const AnswerHead *head, JsonWriter *w, const AnswerPiece *piece)
+void answer_scores_write(const AnswerHead *head, JsonWriter *w, const AnswerPiece *piece)
 {
     json_writer_raw(w, ",\"logprobs\":");
     if (!piece || !piece->scores) json_writer_raw(w, "null");

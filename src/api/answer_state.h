@@ -40,7 +40,7 @@ void answer_tools_write_id(const AnswerHead *head, JsonWriter *w, uint32_t choic
 void answer_tools_write(const AnswerHead *head, JsonWriter *w, uint32_t choice,
                         const AnswerPiece *piece, bool stream);
 /* ,"logprobs": and what it is: null when the piece is NULL or has no scores. answer_scores.c */
-void answer_write_scores(const AnswerHead *head, JsonWriter *w, const AnswerPiece *piece);
+void answer_scores_write(const AnswerHead *head, JsonWriter *w, const AnswerPiece *piece);
 /* ,"hops":[...], or nothing. */
 void answer_write_hops(JsonWriter *w, const AnswerUsage *usage);
 

@@ -165,8 +165,8 @@ void coordinator_give_hidden(Coordinator *c, uint32_t slot, const float *hidden)
 const double *coordinator_pooled(const Coordinator *c, uint32_t slot, uint32_t *rows);
 
 /* Guesses that do not come from the text itself: a draft model. Called while a frame is made, when
- * the text suggests nothing, for one answer in progress; returns how many of out[max] it guesses. `context` is the host's. Drafts
- * that are wrong cost time, never text. */
+ * the text suggests nothing, for one answer in progress; returns how many of out[max] it guesses.
+ * `context` is the host's. Drafts that are wrong cost time, never text. */
 typedef struct CoordinatorDrafter {
     void *context;
     uint32_t (*draft)(void *context, uint32_t slot, const uint32_t *tokens, uint32_t count,

@@ -130,8 +130,9 @@ void pipeline_forget(Pipeline *p, uint32_t slot);
  * coordinator_start with ids; what the stations hold of it is not used again. */
 bool pipeline_is_degraded(const Pipeline *p, uint32_t slot);
 
-/* ---- What the answer in a slot has cost at a node (PIPELINE_OWN: read from the own store), since the slot's costs were
- * forgotten. A call counts in full for every slot that had rows in it, its bytes by their share of the rows. */
+/* ---- What the answer in a slot has cost at a node (PIPELINE_OWN: read from the own store), since
+ * the slot's costs were forgotten. A call counts in full for every slot that had rows in it, its
+ * bytes by their share of the rows. */
 typedef struct PipelineCost {
     uint64_t calls, ns, bytes_sent, bytes_received;
 } PipelineCost;

@@ -41,8 +41,8 @@ typedef struct ServeEngine {
     bool (*degraded)(void *engine, uint32_t slot);
     /* Whether requests can be answered now; else `why` says which ranges are missing. NULL: always. Thread  any. */
     bool (*ready)(void *engine, Why *why);
-    /* What the answer in a slot has cost at each node since begin_hops, those first that come first. Result  how many nodes, at
-     * most `room`. */
+    /* What the answer in a slot has cost at each node since begin_hops, in the cluster file's order.
+     * Result  how many nodes, at most `room`. */
     uint32_t (*hops)(void *engine, uint32_t slot, AnswerHop *out, uint32_t room);
     void (*begin_hops)(void *engine, uint32_t slot);
     /* Members of the object of GET /cluster, without its braces; 0: they do not fit. NULL: there is

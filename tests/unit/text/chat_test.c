@@ -207,11 +207,15 @@ static const char *const told =
     "{{ c.function.arguments | tojson }}{% endfor %}{% if m.tool_call_id %}{{ '#' + m.tool_call_id }}{% endif %}"
     "{{ '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-/* A value of JSON, whose memory is never given back. */
+/* A value of JSON, whose memory is kept until the program ends. */
 static const JinjaValue *json(const char *text)
 {
-    enum { ROOM = 1 << 16 };
+    enum { ROOM = 1 << 16, VALUES_MAX = 32 };
+    static yyjson_doc *kept[VALUES_MAX];
+    static uint32_t count;
+    assert_true(count < VALUES_MAX);
     yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
+    kept[count++] = doc;
     JinjaValue *value = malloc(sizeof *value);
     Arena arena = arena_make(malloc(ROOM), ROOM);
     assert_true(json_values_make(&arena, yyjson_doc_get_root(doc), value));
