@@ -387,7 +387,7 @@ uint32_t plan_logit_rows(uint32_t wanted, uint32_t drafts, uint32_t sessions, ui
     uint64_t draft_row = solo ? row : row / sizeof(float) * (sizeof(float) + answer);
     uint64_t most = max_u64(memory_bytes / 8 / row, 1);
     uint64_t draft_rows = min_u64((uint64_t)sessions * drafts, max_u32(PLAN_DRAFT_ROWS, drafts));
-    draft_rows = min_u64(draft_rows, memory_bytes / 16 / draft_row);
+    draft_rows = min_u64(draft_rows, memory_bytes / 24 / draft_row);
     if (!solo && draft_rows < drafts)
         draft_rows = 0; /* a node with a wide slice and little memory */
     uint64_t rows = min_u64(max_u32(wanted, 1), most) + draft_rows;

@@ -101,7 +101,7 @@ MUST_CHECK Error plan_station_range(uint32_t layers, uint32_t count, uint32_t in
 
 /* Rows of a frame whose logits are wanted, of who has `ids` of the vocabulary: `wanted`, and some for drafts: about as
  * many as cost little in one pass, as far as their logits (and over the network their answer, which may be all of them)
- * take no more than a sixteenth of the budget. At least 1. All nodes of a cluster get the same from the same file. */
+ * take no more than a 24th of the budget. At least 1. All nodes of a cluster get the same from the same file. */
 uint32_t plan_logit_rows(uint32_t wanted, uint32_t drafts, uint32_t sessions, uint32_t ids,
                          bool solo, uint64_t memory_bytes);
 

@@ -22,6 +22,8 @@ from up_test import COBORD, MODEL, Up, environment, is_gone, wait_until
 from _wardens import FileServer  # noqa: F401
 
 SPREAD = 1024
+# One token a step, so that there is time to hit a node; draft_test has guesses and failures together.
+STEADY = "--drafts", "0"
 
 
 def words(count, seed=0):
@@ -91,16 +93,18 @@ def members(file):
 class Cluster(Up):
     """A cluster under `up`; of a file when there is a store, else of a plan of its own."""
 
-    def __init__(self, *arguments, store=None, stations=2, shards=2, model=MODEL, edit=None):
+    def __init__(self, *arguments, store=None, stations=2, shards=2, model=MODEL, edit=None,
+                 steady=True):
         self.own = tempfile.TemporaryDirectory()
         self.key = ""
         if store or edit:
             path = self.write_file(store, stations, shards, model, arguments, edit)
-            super().__init__("--cluster", path, model=None)
+            super().__init__("--cluster", path, *(STEADY if steady else ()), model=None)
         else:
             self.directory = os.path.join(self.own.name, "up")
             super().__init__("--listen", "127.0.0.1:0", "--dir", self.directory, "--stations", str(stations),
-                             "--shards", str(shards), "--context", str(SPREAD), *arguments, model=model)
+                             "--shards", str(shards), "--context", str(SPREAD), *(STEADY if steady else ()), *arguments,
+                             model=model)
             with open(os.path.join(self.directory, "cluster.json")) as f:
                 self.file = json.load(f)
         with open(self.file["key_file"]) as f:

@@ -102,7 +102,7 @@ class Processes(SameTexts, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.plain = Server("--context", "1024", "--drafts", "0")
-        cls.c = Cluster("--slots", "3", "--draft", MODEL)
+        cls.c = Cluster("--slots", "3", "--draft", MODEL, steady=False)
         cls.known = {}
 
     without = OneProcess.without

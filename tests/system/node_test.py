@@ -248,7 +248,7 @@ class Strangers(Shared):
             self.assertEqual(self.shard.error("POST", "/embed", frame), (400, "range"))
         frame = frames.embed(MODEL.id, [ids[0], ids[1] - 1], MODEL.hidden, [1])
         self.assertEqual(self.shard.error("POST", "/embed", frame), (409, "unsupported"))
-        frame = frames.logits(MODEL.id, ids, MODEL.hidden, 5, rows_of(5), 1)
+        frame = frames.logits(MODEL.id, ids, MODEL.hidden, 64, rows_of(64), 1)
         self.assertIn(self.shard.error("POST", "/logits", frame)[0], (400, 413))
         good = frames.logits(MODEL.id, ids, MODEL.hidden, 1, rows_of(1), 3)
         for at in range(0, len(good), 37):

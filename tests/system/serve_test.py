@@ -446,7 +446,7 @@ class ServeTest(unittest.TestCase):
 
     def test_paths_and_methods(self):
         for method, path, status in (
-            ("GET", "/", 404),
+            ("GET", "/nothing", 404),
             ("GET", "/v1", 404),
             ("POST", "/v1/nothing", 404),
             ("GET", "/v1/models/other", 404),
@@ -835,62 +835,6 @@ class OtherServersTest(unittest.TestCase):
             self.assertIn(word, p.stderr)
             self.assertRegex(p.stderr, r"\Acobord: [^\n]+\n\Z")
         self.assertEqual(server.stop(), 0)
-
-
-class OpenAiClientTest(unittest.TestCase):
-    """The official Python client, where it is installed."""
-
-    @classmethod
-    def setUpClass(cls):
-        try:
-            import openai
-        except ImportError:
-            raise unittest.SkipTest("the openai package is not installed") from None
-        cls.server = Server("--context", "512", "--slots", "2")
-        cls.module = openai
-        cls.client = openai.OpenAI(
-            base_url=f"http://127.0.0.1:{cls.server.port}/v1", api_key="none", max_retries=0
-        )
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.client.close()
-        cls.server.stop()
-
-    def test_chat(self):
-        answer = self.client.chat.completions.create(
-            model=MODEL, messages=user("Say hello."), temperature=0, max_tokens=12
-        )
-        self.assertEqual(answer.choices[0].message.content, run_text("Say hello.", 12))
-        self.assertEqual(answer.usage.completion_tokens, 12)
-
-    def test_stream(self):
-        stream = self.client.chat.completions.create(
-            model=MODEL,
-            messages=user("Say hello."),
-            temperature=0,
-            max_tokens=12,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-        chunks = list(stream)
-        self.assertEqual(
-            "".join(c.choices[0].delta.content or "" for c in chunks if c.choices), run_text("Say hello.", 12)
-        )
-        self.assertEqual(chunks[-1].usage.completion_tokens, 12)
-
-    def test_others(self):
-        self.assertEqual([m.id for m in self.client.models.list()], [MODEL])
-        self.assertEqual(
-            self.client.completions.create(model=MODEL, prompt="One two", max_tokens=3).usage.completion_tokens,
-            3,
-        )
-        with self.assertRaises(self.module.BadRequestError) as caught:
-            self.client.chat.completions.create(model=MODEL, messages=user("x"), temperature=5)
-        self.assertEqual(caught.exception.param, "temperature")
-        with self.assertRaises(self.module.BadRequestError) as caught:
-            self.client.chat.completions.create(model=MODEL, messages=user("word " * 1000))
-        self.assertEqual(caught.exception.code, "context_length_exceeded")
 
 
 if __name__ == "__main__":
