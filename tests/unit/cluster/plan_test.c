@@ -101,7 +101,9 @@ static void drafts_take_what_others_leave(void **state)
     assert_int_equal(plan_coordinator_config(&with).drafts, 15);
     assert_int_equal(plan_logit_rows(4, 15, 4, 151936, true, (uint64_t)1 << 30),
                      4 + PLAN_DRAFT_ROWS);
-    assert_int_equal(plan_logit_rows(1, 15, 1, 151936, true, 64 << 20), 1 + 6);
+    assert_int_equal(plan_logit_rows(1, 15, 1, 151936, true, 64 << 20), 1 + 4);
+    assert_int_equal(plan_logit_rows(4, 15, 4, 49152, false, 56 << 20), 4); /* a head, and little */
+    assert_int_equal(plan_logit_rows(4, 15, 4, 18992, false, 128 << 20), 4 + 18);
     tiny_free(&t);
 }
 
