@@ -73,6 +73,7 @@ static uint32_t scored_rows(const Slot *s, uint32_t rows)
 static Part plan_part(const Coordinator *c, const Frame *to, const Slot *s, uint32_t room)
 {
     uint32_t left = s->count - s->sent, picks = picks_left(c, to);
+    if (s->scores) picks = min_u32(picks, coordinator_scored_rows(&c->config));
     Part p = {.rows = min_u32(min_u32(left, s->cut), room)};
     p.scored = scored_rows(s, p.rows);
     if (p.scored > picks) {

@@ -625,6 +625,38 @@ static void answers_follow_a_grammar(void **state)
     rule_close(&r);
 }
 
+/* With room for more picks than a slot has for scores, a long prompt takes several frames. */
+static void long_prompts_are_scored_in_parts(void **state)
+{
+    (void)state;
+    enum { LONG = 320, PARTS = 256 };
+    Coordinator *c = make(LONG, LONG, LONG);
+    SamplerParams params = sampler_defaults();
+    uint32_t ids[LONG], scored = 0, count;
+    for (uint32_t i = 0; i < LONG; i++) ids[i] = i % VOCABULARY;
+    assert_int_equal(coordinator_start(c, 0, ids, LONG, 0, &params, NULL), OK);
+    assert_int_equal(coordinator_score(c, 0, 0, 1, NULL), OK);
+    for (CoordinatorFrame *frame; coordinator_frame(c, &frame);) {
+        assert_in_range(frame->pick_count, 1, PARTS);
+        for (uint32_t i = 0; i < frame->pick_count; i++) {
+            CoordinatorPick *pick = &frame->picks[i];
+            float logits[] = {0, 1};
+            SamplerCandidate best = {pick->id, 1};
+            LogSum sum;
+            logsum_start(&sum);
+            logsum_add(&sum, logits, 2, 1);
+            assert_int_equal(coordinator_give_top(c, pick, &best, 1, false, &sum, 1, NULL), OK);
+        }
+        coordinator_end_frame(c, frame, &count);
+        const CoordinatorScore *scores = coordinator_take_scores(c, 0, &count);
+        for (uint32_t i = 0; i < count; i++) assert_int_equal(scores[i].token, ids[1 + scored + i]);
+        scored += count;
+    }
+    assert_int_equal(scored, LONG - 1);
+    assert_false(coordinator_is_active(c, 0));
+    free(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -640,6 +672,7 @@ int main(void)
         cmocka_unit_test(degraded_slots_start_again),
         cmocka_unit_test(any_order_gives_the_same_tokens),
         cmocka_unit_test(answers_follow_a_grammar),
+        cmocka_unit_test(long_prompts_are_scored_in_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
