@@ -28,12 +28,13 @@ const PipelineCost *pipeline_cost(const Pipeline *p, uint32_t slot, uint32_t nod
     return &costs_of(p, slot)[node == PIPELINE_OWN ? p->config.cluster->node_count : node];
 }
 
-/* Rows of one sequence that the call is about: its own, or those whose logits are wanted. */
-static uint32_t rows_of(const CoordinatorFrame *w, const StationSequence *q, PipelinePath path)
+/* Rows of one sequence that the call is about: its own, or those of its picks in the round. */
+static uint32_t rows_of(const Frame *f, const StationSequence *q, PipelinePath path)
 {
     uint32_t rows = 0;
     if (path != PIPELINE_LOGITS) return q->rows;
-    for (uint32_t i = 0; i < w->pick_count; i++) rows += w->picks[i].slot == q->session;
+    for (uint32_t i = 0; i < f->round_count; i++)
+        rows += f->work->picks[f->round[i]].slot == q->session;
     return rows;
 }
 
@@ -41,11 +42,11 @@ void pipeline_costs_add(Pipeline *p, const Frame *f, const PipelineCall *call, u
                         uint64_t received)
 {
     const CoordinatorFrame *w = f->work;
-    uint32_t all = call->path == PIPELINE_LOGITS ? w->pick_count : w->rows;
+    uint32_t all = call->path == PIPELINE_LOGITS ? f->round_count : w->rows;
     uint64_t sent = call->part_bytes[0] + call->part_bytes[1];
     for (uint32_t i = 0; i < w->sequence_count; i++) {
         const StationSequence *q = &w->sequences[i];
-        uint32_t rows = rows_of(w, q, call->path);
+        uint32_t rows = rows_of(f, q, call->path);
         if (!rows) continue;
         PipelineCost *c = costs_of(p, q->session) +
                           (call->node == PIPELINE_OWN ? p->config.cluster->node_count : call->node);
