@@ -629,12 +629,12 @@ static void answers_follow_a_grammar(void **state)
 static void long_prompts_are_scored_in_parts(void **state)
 {
     (void)state;
-    enum { LONG = 320, PARTS = 256 };
-    Coordinator *c = make(LONG, LONG, LONG);
+    enum { PROMPT = 320, PARTS = 256 };
+    Coordinator *c = make(PROMPT, PROMPT, PROMPT);
     SamplerParams params = sampler_defaults();
-    uint32_t ids[LONG], scored = 0, count;
-    for (uint32_t i = 0; i < LONG; i++) ids[i] = i % VOCABULARY;
-    assert_int_equal(coordinator_start(c, 0, ids, LONG, 0, &params, NULL), OK);
+    uint32_t ids[PROMPT], scored = 0, count;
+    for (uint32_t i = 0; i < PROMPT; i++) ids[i] = i % VOCABULARY;
+    assert_int_equal(coordinator_start(c, 0, ids, PROMPT, 0, &params, NULL), OK);
     assert_int_equal(coordinator_score(c, 0, 0, 1, NULL), OK);
     for (CoordinatorFrame *frame; coordinator_frame(c, &frame);) {
         assert_in_range(frame->pick_count, 1, PARTS);
@@ -652,7 +652,7 @@ static void long_prompts_are_scored_in_parts(void **state)
         for (uint32_t i = 0; i < count; i++) assert_int_equal(scores[i].token, ids[1 + scored + i]);
         scored += count;
     }
-    assert_int_equal(scored, LONG - 1);
+    assert_int_equal(scored, PROMPT - 1);
     assert_false(coordinator_is_active(c, 0));
     free(memory);
 }
