@@ -36,3 +36,6 @@ if(COBORD_SANITIZE)
     add_compile_options(-fsanitize=${COBORD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     add_link_options(-fsanitize=${COBORD_SANITIZE})
 endif()
+if(COBORD_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link) # without it libFuzzer sees nothing of what its inputs reach
+endif()
