@@ -216,7 +216,8 @@ bool request_parts_prompt(RequestReader *r, yyjson_val *value, const char *name)
 
 /* ---- stop strings and bias ---- */
 
-static bool add_stop(RequestReader *r, yyjson_val *value, const char *name)
+/* `list`: the field; `name`: this string of it. */
+static bool add_stop(RequestReader *r, yyjson_val *value, const char *list, const char *name)
 {
     Request *q = r->request;
     if (!yyjson_is_str(value))
@@ -226,8 +227,8 @@ static bool add_stop(RequestReader *r, yyjson_val *value, const char *name)
         return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s must have 1 to %d bytes", name,
                             DETOKENIZER_STOP_BYTES_MAX);
     if (q->stop_count == DETOKENIZER_STOPS_MAX)
-        return refusal_make(r->refusal, REFUSAL_VALUE, "stop", "more than %d stop strings",
-                            DETOKENIZER_STOPS_MAX);
+        return refusal_make(r->refusal, REFUSAL_VALUE, list, "%s has more than %d stop strings",
+                            list, DETOKENIZER_STOPS_MAX);
     q->stops[q->stop_count] = yyjson_get_str(value);
     q->stop_bytes[q->stop_count++] = (uint32_t)bytes;
     return true;
@@ -237,7 +238,7 @@ bool request_parts_stop(RequestReader *r, yyjson_val *value, const char *name)
 {
     size_t at, count;
     yyjson_val *item;
-    if (yyjson_is_str(value)) return add_stop(r, value, name);
+    if (yyjson_is_str(value)) return add_stop(r, value, name, name);
     if (!yyjson_is_arr(value))
         return refusal_make(r->refusal, REFUSAL_TYPE, name,
                             "%s must be a string or an array of strings", name);
@@ -245,7 +246,7 @@ bool request_parts_stop(RequestReader *r, yyjson_val *value, const char *name)
     {
         char param[REFUSAL_PARAM_MAX];
         request_name_at(param, name, at, "");
-        if (!add_stop(r, item, param)) return false;
+        if (!add_stop(r, item, name, param)) return false;
     }
     return true;
 }

@@ -239,7 +239,7 @@ static void fail(Serve *s, ServeAnswer *a, Error error, const Why *why)
         (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
     else if (error == ERR_UNREACHABLE || error == ERR_MEMORY)
         (void)refusal_of_error(&refusal, error, why);
-    else if (!serve_form_explains(a, error, &refusal))
+    else if (!serve_form_explains(a, error, why, &refusal))
         (void)refusal_make(&refusal, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), why->text);
     if (error != ERR_CANCELLED)
         fprintf(stderr, "cobord: %s failed: %s: %s\n", a->job->head.id, error_text(error),

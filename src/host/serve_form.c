@@ -182,10 +182,14 @@ void serve_form_leave(Serve *s, ServeAnswer *a)
     a->mask = NULL;
 }
 
-bool serve_form_explains(const ServeAnswer *a, Error error, Refusal *refusal)
+bool serve_form_explains(const ServeAnswer *a, Error error, const Why *why, Refusal *refusal)
 {
-    if (!a->mask || error != ERR_NOT_FINITE) return false;
     const char *param = param_of(a->job->form);
+    if (!a->mask && a->mask_memory && error == ERR_CAPACITY) {
+        (void)refusal_make(refusal, REFUSAL_UNSUPPORTED, param, "%s: %s", param, why->text);
+        return true;
+    }
+    if (!a->mask || error != ERR_NOT_FINITE) return false;
     if (grammar_mask_is_empty(a->mask))
         (void)refusal_make(refusal, REFUSAL_UNSUPPORTED, param,
                            "%s leaves no token after %u: none of the model's fits, or what it asks "

@@ -56,7 +56,7 @@ typedef struct ServeAnswer {
     ServeScores *scores;    /* NULL: not wanted */
     uint32_t scored;        /* of a whole answer: how many of them are the text's */
     uint32_t places_before; /* events that say the prompt */
-    bool waits;     /* in the queue: for what another answer computes */
+    bool waits;             /* in the queue: for what another answer computes */
     uint32_t place; /* in event ids: tokens taken, one more when held text followed the last */
     AnswerFinish finish;
     Detokenizer detokenizer;
@@ -176,8 +176,9 @@ void serve_form_close(Serve *s);
 /* After each coordinator_start of the answer; leave: when it has no slot any more. Thread  the engine's. */
 MUST_CHECK Error serve_form_constrain(Serve *s, ServeAnswer *a, Why *why);
 void serve_form_leave(Serve *s, ServeAnswer *a);
-/* Whether the answer failed by its form: it leaves no token, or none that logit_bias does not forbid. */
-bool serve_form_explains(const ServeAnswer *a, Error error, Refusal *refusal);
+/* Whether the answer failed by its form: it begins in too many ways, leaves no token, or none that logit_bias does
+ * not forbid. */
+bool serve_form_explains(const ServeAnswer *a, Error error, const Why *why, Refusal *refusal);
 
 /* serve_tools.c: answers that may call tools. Result  NULL: no memory. */
 ServeTools *serve_tools_make(const Request *q);

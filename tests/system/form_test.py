@@ -123,6 +123,11 @@ class FormTest(unittest.TestCase):
             self.assertIn(word, error["message"])
         return error["message"]
 
+    def test_begins_in_too_many_ways(self):
+        for ways in (" | ".join(f'"{i}"' for i in range(5000)), "[a-z]? " * 3000):
+            self.assert_refused({**greedy("Hi", 9), "grammar": "root ::= " + ways}, "grammar", "more ways")
+        self.assertTrue(self.server.json(CHAT, greedy("Hi", 2), 200)["choices"])
+
     def test_no_token_left(self):
         """logit_bias forbids what the grammar allows."""
         yes = [i for text in ("y", "ye", "yes") for i in self.tokens(text)]
