@@ -22,9 +22,9 @@ static const OptionVerb serve_verb = {
     .name = "serve",
     .usage = "MODEL",
     .summary =
-        "Answers OpenAI's API over HTTP: /v1/chat/completions, /v1/completions, /v1/embeddings,\n"
-        "/v1/models, and /tokenize, /detokenize, /health, /ready, /metrics. Ctrl-C finishes what was\n"
-        "begun.",
+        "Answers OpenAI's API over HTTP: /v1/chat/completions, /v1/completions, /v1/responses,\n"
+        "/v1/embeddings, /v1/models; Ollama's under /api; and /tokenize, /detokenize, /health, /ready,\n"
+        "/metrics. Ctrl-C finishes what was begun.",
     .examples = "  cobord serve qwen2.5-coder-1.5b\n"
                 "  cobord serve smollm2-135m --listen 127.0.0.1:9000 --slots 8 --context 2048\n"
                 "  cobord serve qwen2.5-coder-1.5b --draft qwen2.5-coder-0.5b\n"
