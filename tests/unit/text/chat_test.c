@@ -211,13 +211,20 @@ static const char *const told =
 static const JinjaValue *json(const char *text)
 {
     enum { ROOM = 1 << 16, VALUES_MAX = 32 };
-    static yyjson_doc *kept[VALUES_MAX];
+    static struct {
+        yyjson_doc *doc;
+        JinjaValue *value;
+        void *memory;
+    } kept[VALUES_MAX];
     static uint32_t count;
     assert_true(count < VALUES_MAX);
     yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
-    kept[count++] = doc;
     JinjaValue *value = malloc(sizeof *value);
-    Arena arena = arena_make(malloc(ROOM), ROOM);
+    void *memory = malloc(ROOM);
+    Arena arena = arena_make(memory, ROOM);
+    kept[count].doc = doc;
+    kept[count].value = value;
+    kept[count++].memory = memory;
     assert_true(json_values_make(&arena, yyjson_doc_get_root(doc), value));
     return value;
 }
