@@ -104,6 +104,7 @@ static Error build_vocab(Serve *s, Why *why)
 
 static const char *param_of(RequestForm form)
 {
+    if (form == REQUEST_TOOL_CALLS) return "tools";
     return form == REQUEST_GRAMMAR ? "grammar" : "response_format";
 }
 
