@@ -60,12 +60,19 @@ static void end_call(Supervise *s, HttpCall *call)
     if (s->options->ready) s->options->ready(s->options->context);
 }
 
+/* One that begins is asked all the time, so that a call waits for it when it first answers anybody: if it freezes right
+ * then, it is known to have been well, and does not get a beginner's patience. */
+static uint64_t pause_ms(const Supervise *s, const SuperviseProcess *p)
+{
+    if (!p->restart.well) return LOOP_MS;
+    return !s->ready && p == s->processes ? READY_MS : SUPERVISE_HEALTH_MS;
+}
+
 static void check_health(Supervise *s, SuperviseProcess *p)
 {
     bool asks_ready = !s->ready && p == s->processes;
-    uint64_t every = asks_ready || !p->restart.well ? READY_MS : SUPERVISE_HEALTH_MS;
     if (!p->pid) return;
-    if (!p->calling && s->now_ms - p->call_at_ms >= every)
+    if (!p->calling && s->now_ms - p->call_at_ms >= pause_ms(s, p))
         begin_call(s, p, asks_ready ? "/ready" : "/health");
     uint64_t allowed = p->restart.well ? SUPERVISE_SILENCE_MS : SUPERVISE_BOOT_MS;
     if (p->killed || s->stopping || s->now_ms - p->answered_ms < allowed) return;

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 
+from _ports import free_ports
 from serve_test import CHAT, Server, content, events_in
 from up_test import COBORD, MODEL, Up, environment, is_gone, wait_until
 from _wardens import FileServer  # noqa: F401
@@ -24,6 +25,8 @@ from _wardens import FileServer  # noqa: F401
 SPREAD = 1024
 # One token a step, so that there is time to hit a node; draft_test has guesses and failures together.
 STEADY = "--drafts", "0"
+# Part of a request: there are as many tokens as were asked for.
+GO_ON = {"logit_bias": {"2": -100, "0": -100}}
 
 
 def words(count, seed=0):
@@ -72,15 +75,6 @@ def plan(folder, *arguments, model=MODEL):
         return json.load(f)
 
 
-def free_addresses(count):
-    import socket
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
-    for s in sockets:
-        s.close()
-    return addresses
-
-
 def members(file):
     """All nodes of a cluster file."""
     out = [file["coordinator"]]
@@ -118,12 +112,14 @@ class Cluster(Up):
                          "--key-file", key, *arguments, model=model)
         if store:
             self.file["model"]["store"] = store.url
-            places = iter(free_addresses(stations + shards))
             for kind, warden, field in (("stations", "layer_wardens", "range"), ("shards", "shard_wardens", "ids")):
                 self.file[warden] = []
                 for i, node in enumerate(self.file[kind]):
                     node["warden"] = f"{warden.split('_')[0]}-warden-{i}"
-                    self.file[warden].append({"id": node["warden"], "address": next(places), field: node[field]})
+                    self.file[warden].append({"id": node["warden"], field: node[field]})
+        nodes = members(self.file)
+        for node, port in zip(nodes, free_ports(len(nodes))):
+            node["address"] = f"127.0.0.1:{port}"
         if edit:
             edit(self.file)
         path = os.path.join(self.own.name, "cluster.json")

@@ -5,12 +5,13 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
+
+from _ports import free_ports
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
 import _frames as frames  # noqa: E402
@@ -24,14 +25,6 @@ def environment(**more):
     env = {k: v for k, v in os.environ.items() if not k.startswith("COBORD_") or k == "COBORD_CACHE"}
     env.update(XDG_CONFIG_HOME="/nonexistent", **more)
     return env
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class Model:

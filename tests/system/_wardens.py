@@ -15,6 +15,7 @@ import unittest
 import _frames as frames
 import _nodes as nodes
 from _nodes import KEY
+from _ports import free_ports
 
 MODEL = nodes.Model("smollm2-135m")
 OTHER = nodes.Model("qwen2.5-coder-0.5b")
@@ -31,7 +32,7 @@ class Cluster(nodes.Cluster):
     def __init__(self, model=MODEL, store=None, layer=None, shard=None, node_store="nowhere", **members):
         half = model.layers // 2
         super().__init__(model, [f"0-{half}", f"{half}-end"], 2, **members)
-        ports = iter(nodes.free_ports(4))
+        ports = iter(free_ports(4))
         if store:
             self.file["model"]["store"] = store
         self.file["layer_wardens"] = [

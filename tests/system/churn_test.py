@@ -22,6 +22,7 @@ WARM_UP = 300
 # its journal's caches are full (after two thousand), and not at all from then on.
 GROWTH, COORDINATOR_GROWTH = 512, 1024
 PAGE = 2048  # of the mapped knot: the rows of the last token may lie in one that was not there before
+ROWS_SPREAD = 1000  # a row in every 32 KiB, which is less than the kernel maps at once
 ROWS = "cobord_station_rows_total"
 SESSIONS = "cobord_station_sessions"
 RESET = struct.pack("ii", 1, 0)  # of SO_LINGER: the end of the connection is a reset
@@ -86,10 +87,14 @@ class Churn(unittest.TestCase):
             self.assertLessEqual(after[node][1] - before[node][1], growth + PAGE, (node, before, after))
 
     def fill_caches(self):
-        """Both slots at once, with more than any cycle has: what was planned is taken when it is first used."""
+        """Both slots at once, with more than any cycle has: what was planned is taken when it is first used. Then
+        embedding rows all over the vocabulary: the file's pages that the ids of a later text lie in are there."""
         bodies = [greedy(words(900, 50 + i), 1) for i in range(2)]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda body: self.c.ask(**body), bodies))
+        ids = [i * self.c.file["model"]["vocabulary"] // ROWS_SPREAD for i in range(ROWS_SPREAD)]
+        status, value = self.c.json(COMPLETIONS, {"prompt": ids, "max_tokens": 1})
+        self.assertEqual(status, 200, value)
 
     def test_a_thousand(self):
         dice = random.Random(5)

@@ -18,6 +18,7 @@ import threading
 import time
 import unittest
 
+from _ports import free_ports
 from resume_test import said, whole_events
 from serve_test import CHAT, COBORD, COMPLETIONS, LONG, MODEL, Server, content, environment, events_in, greedy, send
 
@@ -35,14 +36,6 @@ def models_directory():
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cobord"
     )
     return os.path.join(cache, "models")
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class Node:

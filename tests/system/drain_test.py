@@ -5,10 +5,9 @@ import signal
 import sys
 import unittest
 
-from _cluster import Cluster, Solo, wait_until, words
+from _cluster import GO_ON, Cluster, Solo, wait_until, words
 from serve_test import greedy
 
-GO_ON = {"logit_bias": {"2": -100, "0": -100}}
 
 
 class Drain(unittest.TestCase):

@@ -11,12 +11,11 @@ import time
 import unittest
 
 import _nodes as nodes
-from _cluster import Solo
+from _cluster import GO_ON, Solo
 from _machines import Wire
 from serve_test import CHAT, content, greedy
 
 MODEL = nodes.Model("smollm2-135m")
-GO_ON = {"logit_bias": {"2": -100, "0": -100}}
 SEA = greedy("Tell me about the sea.", 30)
 LONG = greedy("Tell me about the wind.", 300, **GO_ON)
 NOTICED_SECONDS = 4  # three of the design, and one for what a busy machine adds

@@ -6,11 +6,10 @@ import signal
 import sys
 import unittest
 
-from _cluster import Cluster, Solo, wait_until, words
+from _cluster import GO_ON, Cluster, Solo, wait_until, words
 from serve_test import greedy
 
 ROWS = "cobord_station_rows_total"
-GO_ON = {"logit_bias": {"2": -100, "0": -100}}  # so that there are as many tokens as were asked for
 
 
 class Base(unittest.TestCase):

@@ -21,6 +21,7 @@ import unittest
 import _frames as frames
 import _nodes as nodes
 from _nodes import KEY
+from _ports import free_port
 
 MODEL = nodes.Model("smollm2-135m")
 IDS = [504, 3575, 282, 4649, 314]
@@ -611,7 +612,7 @@ class Lives(unittest.TestCase):
         node = cluster.start("station-0")
         self.assertEqual(node.call("GET", "/ready", key=None)[0], 200)
         self.assertEqual(node.errors(), "")
-        cluster.entry("station-1")["address"] = f"0.0.0.0:{nodes.free_ports(1)[0]}"
+        cluster.entry("station-1")["address"] = f"0.0.0.0:{free_port()}"
         cluster.write()
         node = cluster.start("station-1")
         self.assertIn("anyone who reaches", node.errors())

@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from _cluster import Cluster, words
+from _cluster import GO_ON, Cluster, words
 from serve_test import CHAT, COMPLETIONS, Server, content
 
 SYSTEM = "You answer in short sentences. These are your notes. " + words(300, 4)
@@ -191,7 +191,8 @@ class Processes(Conversations, unittest.TestCase):
     def test_a_station_dies_with_copies(self):
         """Three that share their beginning lose a station's sessions together."""
         system = "Fifth notes. " + SYSTEM
-        bodies = [ask(f"Count from {n} to one hundred in words.", 100, system=system) for n in ("one", "ten", "two")]
+        bodies = [dict(ask(f"Count from {n} to one hundred in words.", 100, system=system), **GO_ON)
+                  for n in ("one", "ten", "two")]
         streams = [self.c.begin(bodies[0])]
         streams[0].wait_pieces(3)
         streams += [self.c.begin(b) for b in bodies[1:]]

@@ -17,6 +17,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import _ports
 import _servers
 
 COBORD = os.path.abspath(os.environ.get("COBORD", "build/cobord"))
@@ -173,7 +174,7 @@ class S3(Folder):
                 self.assertNotIn("not-the-secret", p.errors())
 
     def test_proxies_are_not_asked(self):
-        nobody = f"http://127.0.0.1:{_servers.free_port()}"
+        nobody = f"http://127.0.0.1:{_ports.free_port()}"
         with self.probe(http_proxy=nobody, HTTP_PROXY=nobody, ALL_PROXY=nobody) as p:
             self.assertEqual(p.read("x.knot", 5, 10), self.content[5:15])
 

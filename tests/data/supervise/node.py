@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stands in for a node: answers /health and /ready, and fails as it is told.
 
-node.py PORT [chatty] [code N] [mute]"""
+node.py PORT [chatty] [code N] [mute] [freezes]"""
 
 import http.server
 import os
 import signal
 import sys
+import threading
+import time
+import urllib.request
 
 port, what = int(sys.argv[1]), sys.argv[2:]
 print("begins", os.getpid(), flush=True)
@@ -41,5 +44,15 @@ def end(*_):
     os._exit(0)
 
 
+def freeze():
+    """Almost as soon as it has answered anybody."""
+    urllib.request.urlopen(f"http://127.0.0.1:{port}/health").read()
+    time.sleep(0.06)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 signal.signal(signal.SIGTERM, end)
-http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+if "freezes" in what:
+    threading.Thread(target=freeze).start()
+server.serve_forever()

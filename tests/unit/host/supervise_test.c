@@ -190,6 +190,19 @@ static void frozen_ones_are_replaced(void **state)
     forget(&c);
 }
 
+/* It has been ready for others to see, if only for a moment: that is no beginner that may take two minutes. */
+static void frozen_ones_are_replaced_from_the_first_moment(void **state)
+{
+    (void)state;
+    Cluster c = begin("", "freezes");
+    await_ready(&c);
+    await_life(&c, "station-0", 3);
+    assert_non_null(strstr(read_errors(&c), "station-0 has not answered for 3 s"));
+    assert_int_equal(kill(c.pid, SIGINT), 0);
+    assert_int_equal(finish(&c), 0);
+    forget(&c);
+}
+
 static void what_cannot_work_ends_it(void **state)
 {
     (void)state;
@@ -255,8 +268,11 @@ static void nothing_is_left_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dead_ones_come_back),      cmocka_unit_test(frozen_ones_are_replaced),
-        cmocka_unit_test(what_cannot_work_ends_it), cmocka_unit_test(lines_arrive_whole),
+        cmocka_unit_test(dead_ones_come_back),
+        cmocka_unit_test(frozen_ones_are_replaced),
+        cmocka_unit_test(frozen_ones_are_replaced_from_the_first_moment),
+        cmocka_unit_test(what_cannot_work_ends_it),
+        cmocka_unit_test(lines_arrive_whole),
         cmocka_unit_test(nothing_is_left_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
