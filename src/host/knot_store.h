@@ -4,7 +4,7 @@
 #ifndef COBORD_HOST_KNOT_STORE_H
 #define COBORD_HOST_KNOT_STORE_H
 
-#include "host/knot_index.h"
+#include "host/knot_source.h"
 #include "host/node.h"
 #include "host/store.h"
 

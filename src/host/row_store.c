@@ -14,12 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "host/clock.h"
 #include "host/row_store_backend.h"
 
 enum {
-    ROW_STORE_HASH_BYTES = 8,
     ROW_STORE_HIDDEN_MAX = 1 << 20,
     ROW_STORE_PENDING_BYTES_MAX = 8 << 20,
     ROW_STORE_DELETES_MAX = 4096,
@@ -40,11 +38,6 @@ struct RowStore {
     uint64_t warned_s, swept_s;
 };
 
-static size_t row_store_value_bytes(const RowStore *s)
-{
-    return (size_t)s->hidden * sizeof(float) + ROW_STORE_HASH_BYTES;
-}
-
 static void row_store_failed(RowStore *s, Error error, const Why *why)
 {
     s->counters.failures++;
@@ -53,12 +46,6 @@ static void row_store_failed(RowStore *s, Error error, const Why *why)
     s->warned_s = now;
     fprintf(stderr, "cobord: cache of rows: %s: %s; going on without it\n", error_text(error),
             why->text);
-}
-
-static void row_store_key(const RowStore *s, uint32_t row, RowKey *key)
-{
-    (void)snprintf(key->text, sizeof key->text, "cobord:row:%016llx:%u",
-                   (unsigned long long)s->knot_id, (unsigned)row);
 }
 
 static Error row_store_open_backend(const char *where, RowBackend *out, Why *why)
@@ -78,7 +65,7 @@ Error row_store_open(const char *where, uint64_t knot_id, uint32_t hidden, RowSt
     if (!s) return error_why(why, ERR_MEMORY, "no memory for a cache of rows");
     s->knot_id = knot_id;
     s->hidden = hidden;
-    s->backend.value_bytes = row_store_value_bytes(s);
+    s->backend.value_bytes = row_value_bytes(s->hidden);
     Error error = row_store_open_backend(where, &s->backend, why);
     if (error != OK) {
         free(s);
@@ -107,25 +94,16 @@ typedef struct RowStoreGet {
     bool *found;
 } RowStoreGet;
 
-static bool row_store_is_good(const RowStore *s, const uint8_t *bytes, size_t length)
-{
-    if (length != s->backend.value_bytes) return false;
-    size_t row_bytes = length - ROW_STORE_HASH_BYTES;
-    uint64_t hash;
-    memcpy(&hash, bytes + row_bytes, sizeof hash);
-    return hash == hash_xxh64(bytes, row_bytes);
-}
-
 static void row_store_take(void *context, uint32_t index, const uint8_t *bytes, size_t length)
 {
     RowStoreGet *g = context;
     RowStore *s = g->store;
-    if (!row_store_is_good(s, bytes, length)) {
+    if (!row_value_is_good(bytes, length, s->hidden)) {
         s->counters.bad++;
         row_store_delete(s, g->rows[index]);
         return;
     }
-    memcpy(g->out + (size_t)index * s->hidden, bytes, length - ROW_STORE_HASH_BYTES);
+    memcpy(g->out + (size_t)index * s->hidden, bytes, length - ROW_VALUE_HASH_BYTES);
     g->found[index] = true;
 }
 
@@ -133,7 +111,7 @@ static void row_store_get_batch(RowStoreGet *g, uint32_t count)
 {
     RowStore *s = g->store;
     Why why = {{0}};
-    for (uint32_t i = 0; i < count; i++) row_store_key(s, g->rows[i], &s->keys[i]);
+    for (uint32_t i = 0; i < count; i++) row_value_key(s->knot_id, g->rows[i], s->keys[i].text);
     Error error = s->backend.get(&s->backend, s->keys, count, row_store_take, g, &why);
     if (error != OK) row_store_failed(s, error, &why);
     for (uint32_t i = 0; i < count; i++)
@@ -155,7 +133,7 @@ void row_store_get(RowStore *s, const uint32_t *rows, uint32_t count, float *out
 
 static bool row_store_grow(RowStore *s)
 {
-    size_t value = row_store_value_bytes(s);
+    size_t value = row_value_bytes(s->hidden);
     uint32_t most = (uint32_t)(ROW_STORE_PENDING_BYTES_MAX / value);
     if (most == 0) most = 1;
     uint32_t room = s->put_room ? s->put_room * 2 : 16;
@@ -176,17 +154,15 @@ void row_store_put(RowStore *s, uint32_t row, const float *values)
         s->counters.failures++;
         return;
     }
-    size_t row_bytes = (size_t)s->hidden * sizeof(float);
-    uint8_t *to = s->put_values + s->put_count * row_store_value_bytes(s);
-    uint64_t hash = hash_xxh64(values, row_bytes);
-    memcpy(to, values, row_bytes);
-    memcpy(to + row_bytes, &hash, sizeof hash);
+    uint8_t *to = s->put_values + s->put_count * row_value_bytes(s->hidden);
+    memcpy(to, values, (size_t)s->hidden * sizeof(float));
+    row_value_seal(to, s->hidden);
     s->put_rows[s->put_count++] = row;
 }
 
 void row_store_delete(RowStore *s, uint32_t row)
 {
-    size_t value = row_store_value_bytes(s);
+    size_t value = row_value_bytes(s->hidden);
     for (uint32_t i = s->put_count; i-- > 0;) {
         if (s->put_rows[i] != row) continue;
         s->put_count--;
@@ -203,7 +179,7 @@ void row_store_delete(RowStore *s, uint32_t row)
 static Error row_store_write_batch(RowStore *s, const uint32_t *rows, uint32_t count,
                                    const uint8_t *values, Why *why)
 {
-    for (uint32_t i = 0; i < count; i++) row_store_key(s, rows[i], &s->keys[i]);
+    for (uint32_t i = 0; i < count; i++) row_value_key(s->knot_id, rows[i], s->keys[i].text);
     uint32_t put = values ? count : 0;
     return s->backend.write(&s->backend, s->keys, count - put, s->keys, values, put, why);
 }
@@ -213,7 +189,7 @@ static Error row_store_write(RowStore *s, const uint32_t *rows, uint32_t count,
 {
     for (uint32_t i = 0; i < count; i += ROW_STORE_BATCH) {
         uint32_t batch = count - i < ROW_STORE_BATCH ? count - i : ROW_STORE_BATCH;
-        const uint8_t *from = values ? values + i * row_store_value_bytes(s) : NULL;
+        const uint8_t *from = values ? values + i * row_value_bytes(s->hidden) : NULL;
         TRY(row_store_write_batch(s, rows + i, batch, from, why));
         if (values) s->counters.writes += batch;
     }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* L2 of embedding rows: a key-value store outside the process, rows as float32.
+/* L2 of embedding rows: a key-value store outside the process, rows as float32 (wire/row_value.h).
  *
  *   sqlite:PATH            a file in WAL mode (the default)
  *   redis://HOST:PORT[/DB] Redis or Valkey; COBORD_REDIS_PASSWORD
  *
- *   key    cobord:row:KNOT_ID(16 hex):ROW          value   f32 x hidden | u64 XXH64 of them, little-endian
- *
- * Entries live 24 hours. Each value that is read is checked, length and hash: a bad one is a miss, is counted, and
- * deleted later, by row_store_settle, so that the deletion never delays the request. What cannot be
- * reached is a miss too, with a warning a minute. */
+ * Each value that is read is checked, length and hash: a bad one is a miss, is counted, and deleted
+ * later, by row_store_settle, so that the deletion never delays the request. What cannot be reached is
+ * a miss too, with a warning a minute. */
 #ifndef COBORD_HOST_ROW_STORE_H
 #define COBORD_HOST_ROW_STORE_H
 
@@ -17,12 +15,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "cluster/warden_counters.h"
 
 typedef struct RowStore RowStore;
-
-typedef struct RowStoreCounters {
-    uint64_t hits, misses, bad, writes, failures;
-} RowStoreCounters;
 
 /* Thread  one at a time. Errors  ERR_USAGE, ERR_IO (sqlite; an unreachable Redis is tried again later). */
 MUST_CHECK Error row_store_open(const char *where, uint64_t knot_id, uint32_t hidden,

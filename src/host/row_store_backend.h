@@ -8,14 +8,10 @@
 #include <stdint.h>
 
 #include "base/error.h"
-
-enum {
-    ROW_KEY_BYTES = 48, /* "cobord:row:" 16 digits ":" up to 10 digits, NUL */
-    ROW_TTL_S = 24 * 60 * 60
-};
+#include "wire/row_value.h"
 
 typedef struct RowKey {
-    char text[ROW_KEY_BYTES];
+    char text[ROW_VALUE_KEY_BYTES];
 } RowKey;
 
 /* A value that is there, whatever its length: `bytes` may be cut, `length` is then still another than value_bytes.
@@ -29,7 +25,7 @@ typedef struct RowBackend {
      * missing. Never longer than about a second. */
     Error (*get)(struct RowBackend *b, const RowKey *keys, uint32_t count, RowTake take,
                  void *context, Why *why);
-    /* First deletes, then writes values[put_count][value_bytes], which live ROW_TTL_S. */
+    /* First deletes, then writes values[put_count][value_bytes], which live ROW_VALUE_TTL_S. */
     Error (*write)(struct RowBackend *b, const RowKey *deleted, uint32_t delete_count,
                    const RowKey *put, const uint8_t *values, uint32_t put_count, Why *why);
     /* Removes some of what has expired; NULL where the other side does that itself. */

@@ -217,7 +217,7 @@ static Error row_store_redis_write_all(RowBackend *b, const RowKey *deleted, uin
 {
     RowStoreRedis *r = b->state;
     char ttl[16];
-    (void)snprintf(ttl, sizeof ttl, "%d", ROW_TTL_S);
+    (void)snprintf(ttl, sizeof ttl, "%d", ROW_VALUE_TTL_S);
     for (uint32_t i = 0; i < delete_count; i++)
         TRY(row_store_redis_append(r, 2, (const char *[]){"DEL", deleted[i].text}, NULL, why));
     for (uint32_t i = 0; i < put_count; i++) {

@@ -119,7 +119,7 @@ static Error row_store_sqlite_put(RowStoreSqlite *s, const RowKey *key, const ui
     sqlite3_stmt *q = s->statements[ROW_SQLITE_PUT];
     TRY(row_store_sqlite_bind_key(s, q, key, why));
     (void)sqlite3_bind_blob64(q, 2, value, bytes, SQLITE_STATIC);
-    (void)sqlite3_bind_int64(q, 3, time(NULL) + ROW_TTL_S);
+    (void)sqlite3_bind_int64(q, 3, time(NULL) + ROW_VALUE_TTL_S);
     Error error = row_store_sqlite_run(s, ROW_SQLITE_PUT, why);
     (void)sqlite3_clear_bindings(q);
     return error;

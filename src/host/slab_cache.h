@@ -11,8 +11,9 @@
 #ifndef COBORD_HOST_SLAB_CACHE_H
 #define COBORD_HOST_SLAB_CACHE_H
 
-#include "host/knot_index.h"
+#include "cluster/warden_counters.h"
 #include "host/tell.h"
+#include "knot/knot_index.h"
 
 typedef struct SlabCacheOptions {
     const char *directory, *name; /* "KNOTID-0-14" */
@@ -20,11 +21,6 @@ typedef struct SlabCacheOptions {
     const KnotIndex *index;       /* outlives the cache */
     const Tell *tell;
 } SlabCacheOptions;
-
-typedef struct SlabCacheCounters {
-    uint64_t hits, misses, bad, writes, failures, evictions;
-    uint64_t held_bytes;
-} SlabCacheCounters;
 
 typedef struct SlabCache SlabCache;
 

@@ -72,7 +72,7 @@ static bool index_kept(Slice *s)
     int fd = s->path[0] ? open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
     KnotSource source = {kept_size, kept_read, &fd};
     bool good =
-        fd >= 0 && knot_index_open(&source, s->node->cluster->knot_id, &s->index, &why) == OK;
+        fd >= 0 && knot_source_open(&source, s->node->cluster->knot_id, &s->index, &why) == OK;
     if (fd >= 0) (void)close(fd);
     return good;
 }
@@ -82,12 +82,12 @@ static Error index_once(Slice *s, Why *why)
     uint64_t id = s->node->cluster->knot_id;
     if (s->warden && warden_client_alive(s->warden)) {
         KnotSource source = warden_client_source(s->warden);
-        s->warden_error = knot_index_open(&source, id, &s->index, &s->warden_why);
+        s->warden_error = knot_source_open(&source, id, &s->index, &s->warden_why);
         if (s->warden_error == OK || s->warden_error == ERR_CANCELLED) return s->warden_error;
     }
     Error e = s->store_error;
     if (e) *why = s->store_why;
-    else e = knot_index_open(&s->store.source, id, &s->index, why);
+    else e = knot_source_open(&s->store.source, id, &s->index, why);
     if (e == OK || !s->warden) return e;
     return slice_both_failed(e == ERR_USAGE ? s->warden_error : e, &s->warden_why, why);
 }
@@ -152,7 +152,7 @@ void slice_close(Slice *s)
     if (s->temporary[0]) (void)unlink(s->temporary);
     warden_client_close(s->warden);
     knot_store_close(&s->store);
-    knot_index_close(&s->index);
+    knot_source_close(&s->index);
     free(s->targets);
     free(s->done);
     free(s->rows);

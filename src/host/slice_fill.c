@@ -182,7 +182,7 @@ static Error store_blocks(Fetch *f, uint64_t first, uint64_t bytes, Why *why)
         *why = s->store_why;
         return s->store_error;
     }
-    Error e = knot_index_read(&s->index, &s->store.source, first, bytes, f->step, &bad, why);
+    Error e = knot_source_read(&s->store.source, &s->index, first, bytes, f->step, &bad, why);
     return e;
 }
 

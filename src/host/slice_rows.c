@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/warden_answer.h"
 #include "base/hash.h"
 #include "host/slice_state.h"
 #include "host/stop.h"
-#include "host/warden_role.h"
 
 enum { READS_MAX = 3, CALL_ROWS_MAX = AWFR_PIECES_MAX };
 

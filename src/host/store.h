@@ -17,12 +17,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "cluster/warden_counters.h"
 
 typedef struct Store Store;
-
-typedef struct StoreCounters {
-    uint64_t reads, bytes, retries, failures;
-} StoreCounters;
 
 /* Asks nobody. Errors  ERR_USAGE (what is wrong with the address or the environment), ERR_UNSUPPORTED, ERR_MEMORY.
  * Thread  a store may be used by several threads at once. */

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/warden_answer.h"
 #include "host/clock.h"
 #include "host/http_client.h"
 #include "host/ports.h"
 #include "host/stop.h"
-#include "host/warden_role.h"
 #include "quant/numerics.h"
 #include "wire/node_error.h"
 

@@ -6,7 +6,7 @@
 #ifndef COBORD_HOST_WARDEN_CLIENT_H
 #define COBORD_HOST_WARDEN_CLIENT_H
 
-#include "host/knot_index.h"
+#include "host/knot_source.h"
 #include "host/node.h"
 #include "wire/awfr.h"
 

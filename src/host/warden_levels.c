@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "host/places.h"
 #include "host/stop.h"
 #include "host/whole.h"
@@ -187,7 +186,7 @@ static void remember(WardenLater *later, Piece *p)
 static Error read_store(WardenLevels *l, uint64_t first, uint64_t last, uint8_t *out, Why *why)
 {
     uint64_t bad = 0;
-    Error e = knot_index_read(&l->index, &l->source, first, last - first, out, &bad, why);
+    Error e = knot_source_read(&l->source, &l->index, first, last - first, out, &bad, why);
     (void)pthread_mutex_lock(&l->lock);
     l->store_bad += bad;
     (void)pthread_mutex_unlock(&l->lock);
@@ -286,38 +285,12 @@ Error warden_levels_read(WardenLevels *l, uint64_t offset, uint64_t bytes, uint8
     return OK;
 }
 
-/* What of [*at, end) lies in a part of the file whose bytes are at hand. */
-static bool copy_known(uint64_t part, uint64_t part_bytes, const uint8_t *data, uint64_t end,
-                       uint64_t *at, uint8_t **out)
-{
-    if (*at < part || *at - part >= part_bytes) return false;
-    uint64_t last = end < part + part_bytes ? end : part + part_bytes;
-    if (data) memcpy(*out, data + (*at - part), (size_t)(last - *at));
-    else memset(*out, 0, (size_t)(last - *at));
-    *out += last - *at;
-    *at = last;
-    return true;
-}
-
 Error warden_levels_read_file(WardenLevels *l, uint64_t offset, uint64_t bytes, uint8_t *out,
                               WardenLater *later, Why *why)
 {
-    const Knot *k = &l->index.knot;
-    uint64_t end = offset + bytes, payload = k->payload_offset,
-             hashes = payload + k->block_hashes.offset;
-    ASSERT(offset <= k->file_bytes && bytes <= k->file_bytes - offset);
-    (void)copy_known(0, l->index.header_bytes, l->index.header, end, &offset, &out);
-    (void)copy_known(l->index.header_bytes, payload - l->index.header_bytes, NULL, end, &offset,
-                     &out);
-    if (offset < end && offset < hashes) {
-        uint64_t last = end < hashes ? end : hashes;
-        TRY(warden_levels_read(l, offset - payload, last - offset, out, later, why));
-        out += last - offset;
-        offset = last;
-    }
-    (void)copy_known(hashes, k->block_hashes.bytes, l->index.block_hashes, end, &offset, &out);
-    ASSERT(offset == end);
-    return OK;
+    KnotIndexRest rest;
+    knot_index_copy(&l->index, offset, bytes, out, &rest);
+    return warden_levels_read(l, rest.offset, rest.bytes, out + rest.at, later, why);
 }
 
 void warden_levels_settle(WardenLevels *l, WardenLater *later)
@@ -440,7 +413,7 @@ static Error open_disk(WardenLevels *l, Why *why)
 
 static Error open_parts(WardenLevels *l, Why *why)
 {
-    TRY(knot_index_open(&l->source, l->options.identity.knot_id, &l->index, why));
+    TRY(knot_source_open(&l->source, l->options.identity.knot_id, &l->index, why));
     TRY(policy_make(l, why));
     TRY(memory_make(&l->index, &l->memory, why));
     return open_disk(l, why);
@@ -468,7 +441,7 @@ void warden_levels_close(WardenLevels *l)
     if (l->memory >= 0) (void)close(l->memory);
     for (uint32_t i = 0; i < l->spare_count; i++) free(l->spare[i]);
     free(l->policy_memory);
-    knot_index_close(&l->index);
+    knot_source_close(&l->index);
     (void)pthread_cond_destroy(&l->filled);
     (void)pthread_mutex_destroy(&l->lock);
     free(l);

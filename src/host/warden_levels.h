@@ -17,7 +17,7 @@
 
 #include "cluster/warden.h"
 #include "host/slab_cache.h"
-#include "host/knot_index.h"
+#include "host/knot_source.h"
 #include "host/store.h"
 
 typedef struct WardenLevelsOptions {
@@ -30,14 +30,6 @@ typedef struct WardenLevelsOptions {
     const Tell *tell;
 } WardenLevelsOptions;
 
-typedef struct WardenLevelsCounters {
-    WardenCounters memory;
-    SlabCacheCounters disk;
-    StoreCounters store;
-    uint64_t store_bad; /* blocks of the store that were read again */
-    bool has_disk, shared;
-} WardenLevelsCounters;
-
 /* Slabs that came from the store and are to be written after the response. */
 enum { WARDEN_LATER_MAX = 2 };
 typedef struct WardenLater {
@@ -47,13 +39,13 @@ typedef struct WardenLater {
 
 typedef struct WardenLevels WardenLevels;
 
-/* Reads header and tables. Errors  those of knot_index_open, ERR_MEMORY, ERR_IO. */
+/* Reads header and tables. Errors  those of knot_source_open, ERR_MEMORY, ERR_IO. */
 MUST_CHECK Error warden_levels_open(const WardenLevelsOptions *options, WardenLevels **out,
                                     Why *why);
 void warden_levels_close(WardenLevels *l);
 const KnotIndex *warden_levels_index(const WardenLevels *l);
 
-/* Bytes of the payload. Thread  any number at once. Errors  those of knot_index_read.
+/* Bytes of the payload. Thread  any number at once. Errors  those of knot_source_read.
  * Owner  `later` starts as zeros; warden_levels_settle, whatever the result. */
 MUST_CHECK Error warden_levels_read(WardenLevels *l, uint64_t offset, uint64_t bytes, uint8_t *out,
                                     WardenLater *later, Why *why);

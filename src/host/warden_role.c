@@ -24,8 +24,9 @@ enum {
 /* What is not a cache: buffers of slabs, and answers. */
 static uint64_t fixed_bytes(const WardenRole *w)
 {
-    uint64_t answer = (w->identity.is_shard ? WARDEN_ROWS_BYTES_MAX : WARDEN_ANSWER_BYTES_MAX) +
-                      FRAME_HEADER_BYTES_MAX;
+    uint64_t answer =
+        (w->self.identity.is_shard ? WARDEN_ROWS_BYTES_MAX : WARDEN_ANSWER_BYTES_MAX) +
+        FRAME_HEADER_BYTES_MAX;
     return memory_resident() + SLACK_BYTES +
            (uint64_t)w->threads * (1 + WARDEN_LATER_MAX) * WARDEN_SLAB_BYTES +
            ANSWERS_MAX * answer / (w->threads == 1 ? 2 : 1);
@@ -44,7 +45,7 @@ static Error choose_budgets(WardenRole *w, Why *why)
             "%s: process, buffers and answers need %llu MiB, warden_memory is %llu MiB",
             w->node->self->id, (unsigned long long)((fixed >> 20) + 1),
             (unsigned long long)(budget >> 20));
-    w->row_budget_bytes = w->identity.is_shard ? (budget - fixed) / 2 : 0;
+    w->row_budget_bytes = w->self.identity.is_shard ? (budget - fixed) / 2 : 0;
     w->slab_budget_bytes = budget - fixed - w->row_budget_bytes;
     return OK;
 }
@@ -82,17 +83,17 @@ static Error check_cache(const WardenRole *w, Why *why)
     const char *cache = w->node->self->cache;
     bool rows = strncmp(cache, "sqlite:", 7) == 0 || strncmp(cache, "redis://", 8) == 0;
     bool slabs = strncmp(cache, "dir:", 4) == 0;
-    if (!cache[0] || (w->identity.is_shard ? rows : slabs)) return OK;
+    if (!cache[0] || (w->self.identity.is_shard ? rows : slabs)) return OK;
     return error_why(why, ERR_USAGE, "%s: cache \"%s\"; %s", w->node->self->id, cache,
-                     w->identity.is_shard ? "sqlite:PATH or redis://HOST:PORT is possible"
-                                          : "dir:PATH is possible");
+                     w->self.identity.is_shard ? "sqlite:PATH or redis://HOST:PORT is possible"
+                                               : "dir:PATH is possible");
 }
 
 static Error open_levels(WardenRole *w, Why *why)
 {
     char directory[NODE_PATH_BYTES];
     TRY(cache_path(w->node, "dir:", directory, why));
-    WardenLevelsOptions options = {.identity = w->identity,
+    WardenLevelsOptions options = {.identity = w->self.identity,
                                    .store = w->store.store,
                                    .object = w->store.object,
                                    .budget_bytes = w->slab_budget_bytes,
@@ -106,12 +107,15 @@ static Error open_vocab(WardenRole *w, Why *why)
 {
     char path[NODE_PATH_BYTES], where[NODE_PATH_BYTES + 8];
     const char *cache = w->node->self->cache;
-    if (!w->identity.is_shard) return OK;
+    if (!w->self.identity.is_shard) return OK;
     TRY(cache_path(w->node, "sqlite:", path, why));
     if (path[0]) (void)snprintf(where, sizeof where, "sqlite:%s", path);
     else (void)snprintf(where, sizeof where, "%s", cache);
-    WardenVocabOptions options = {w->identity.first, w->identity.last, w->row_budget_bytes, where};
-    return warden_vocab_open(&options, w->levels, &w->vocab, why);
+    WardenVocabOptions options = {w->self.identity.first, w->self.identity.last,
+                                  w->row_budget_bytes, where};
+    TRY(warden_vocab_open(&options, w->levels, &w->vocab, why));
+    w->serving.vocab = warden_vocab_tensor(w->vocab);
+    return OK;
 }
 
 /* The knot must be the one that the cluster file describes. */
@@ -128,12 +132,15 @@ static Error check_model(const WardenRole *w, Why *why)
 
 static Error open_parts(WardenRole *w, Why *why)
 {
-    w->identity = identity_of(w->node);
-    warden_identity_text(&w->identity, w->node->cluster->layers, w->identity_text);
+    w->self =
+        (WardenSelf){identity_of(w->node), w->node->cluster->layers, w->node->cluster->knot_key};
+    w->serving.identity = w->self.identity;
+    warden_identity_text(&w->self.identity, w->self.layers, w->identity_text);
     TRY(check_cache(w, why));
     TRY(choose_budgets(w, why));
     TRY(knot_store_open(w->node, &w->store, why));
     TRY(open_levels(w, why));
+    w->serving.index = warden_levels_index(w->levels);
     TRY(check_model(w, why));
     return open_vocab(w, why);
 }
@@ -179,7 +186,7 @@ static Error serve(WardenRole *w, Why *why)
     TRY(open_server(w, why));
     if (w->node->self->socket[0]) {
         TRY(node_path(w->node->cluster_path, w->node->self->socket, path, why));
-        ShareOptions options = {path,      w->node->key, w->identity.knot_id,
+        ShareOptions options = {path,      w->node->key, w->self.identity.knot_id,
                                 w->levels, &w->store,    w->node->options->tell};
         TRY(share_open(&options, &share, why));
     }

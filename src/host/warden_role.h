@@ -11,11 +11,6 @@
 
 #include "host/node.h"
 
-enum {
-    WARDEN_ANSWER_BYTES_MAX = 4 << 20, /* tensors, plain bytes */
-    WARDEN_ROWS_BYTES_MAX = 8 << 20    /* embedding rows */
-};
-
 /* Serves until a signal asks for the end. Errors  ERR_PLAN (warden_memory is too small: the sum), those of
  * knot_store_open, warden_levels_open, warden_vocab_open and node_server_open. */
 MUST_CHECK Error warden_role_run(Node *node, Why *why);

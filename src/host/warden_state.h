@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of a warden share: warden_role.c makes it, warden_routes.c answers with it,
- * warden_state.c says who and how it is. */
+ * warden_state.c says how it is. */
 #ifndef COBORD_HOST_WARDEN_STATE_H
 #define COBORD_HOST_WARDEN_STATE_H
 
+#include "api/warden_answer.h"
+#include "api/warden_gate.h"
 #include "host/knot_store.h"
 #include "host/node_server.h"
 #include "host/warden_role.h"
@@ -12,7 +14,8 @@
 typedef struct WardenRole {
     Node *node;
     KnotStore store;
-    WardenIdentity identity;
+    WardenSelf self;
+    WardenServing serving;
     char identity_text[WARDEN_IDENTITY_TEXT_MAX];
     WardenLevels *levels;
     WardenVocab *vocab; /* of shard wardens */
@@ -20,17 +23,6 @@ typedef struct WardenRole {
     uint32_t threads;
     uint64_t slab_budget_bytes, row_budget_bytes;
 } WardenRole;
-
-/* What a request says it is for; NULL: it does not say. */
-typedef struct WardenAsked {
-    const char *knot_id, *knot_key, *layer_first, *layer_last, *id_first, *id_last;
-} WardenAsked;
-
-/* Errors  ERR_USAGE, ERR_UNSUPPORTED (both identities). */
-MUST_CHECK Error warden_state_matches(const WardenRole *w, const WardenAsked *asked, Why *why);
-/* The body of /configure: knot_id, knot_key and a range are required. Errors  as above, ERR_FORMAT. */
-MUST_CHECK Error warden_state_configure(const WardenRole *w, const uint8_t *body, size_t bytes,
-                                        Why *why);
 
 extern const NodeRoute warden_routes[];
 extern const uint32_t warden_routes_count;

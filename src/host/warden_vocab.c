@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "api/warden_answer.h"
 
 enum { BATCH_ROWS = 256, READS_MAX = 3, WARM_MAX = 1024, STORE_THREADS = 7 /* beside one's own */ };
 
@@ -43,22 +43,6 @@ static void publish(WardenVocab *v)
 
 /* --- opening --- */
 
-static Error open_tensor(WardenVocab *v, Why *why)
-{
-    const Knot *k = &v->index->knot;
-    uint64_t bytes;
-    v->tensor = knot_find(k, "token_embd_weight");
-    if (!v->tensor) return error_why(why, ERR_MISSING_TENSOR, "token_embd_weight is missing");
-    if (v->tensor->layout != LAYOUT_ROWS || !k->embedding_row_hashes.bytes)
-        return error_why(why, ERR_FORMAT, "token_embd_weight: rows without hashes of their own");
-    if (v->options.id_last > v->tensor->rows)
-        return error_why(why, ERR_RANGE, "ids up to %u, token_embd_weight has %u rows",
-                         v->options.id_last, v->tensor->rows);
-    TRY(block_row_bytes(v->tensor->type, v->tensor->cols, &bytes, why));
-    v->row_bytes = (uint32_t)bytes;
-    return OK;
-}
-
 static Error open_memory(WardenVocab *v, Why *why)
 {
     WardenRowsConfig config = {v->options.id_first, v->options.id_last, v->row_bytes,
@@ -75,7 +59,7 @@ static Error open_memory(WardenVocab *v, Why *why)
 
 static Error open_parts(WardenVocab *v, Why *why)
 {
-    TRY(open_tensor(v, why));
+    TRY(warden_answer_find_vocab(v->index, v->options.id_last, &v->tensor, &v->row_bytes, why));
     TRY(open_memory(v, why));
     if (v->options.row_store[0])
         TRY(row_store_open(v->options.row_store, v->index->knot.id, v->tensor->cols, &v->rows,
@@ -118,8 +102,7 @@ const KnotTensor *warden_vocab_tensor(const WardenVocab *v) { return v->tensor; 
 
 static bool is_right(const WardenVocab *v, uint32_t id, const uint8_t *bytes)
 {
-    uint64_t wanted;
-    return knot_index_row_hash(v->index, id, &wanted) && hash_xxh64(bytes, v->row_bytes) == wanted;
+    return warden_answer_row_is_right(v->index, id, bytes, v->row_bytes);
 }
 
 static bool read_memory(WardenVocab *v, WardenVocabRow *row)

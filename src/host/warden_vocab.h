@@ -24,13 +24,6 @@ typedef struct WardenVocabOptions {
     const char *row_store; /* "sqlite:PATH", "redis://..", or "": none */
 } WardenVocabOptions;
 
-typedef struct WardenVocabCounters {
-    WardenRowsCounters memory;
-    RowStoreCounters rows;
-    uint64_t store_rows, store_bad;
-    bool has_rows;
-} WardenVocabCounters;
-
 /* One row of an answer. */
 typedef struct WardenVocabRow {
     uint32_t id;

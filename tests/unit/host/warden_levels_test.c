@@ -281,8 +281,8 @@ static Error open_index(Bytes *b, uint64_t id)
     Why why;
     KnotIndex index;
     KnotSource source = {bytes_size, bytes_read, b};
-    Error e = knot_index_open(&source, id, &index, &why);
-    if (e == OK) knot_index_close(&index);
+    Error e = knot_source_open(&source, id, &index, &why);
+    if (e == OK) knot_source_close(&index);
     return e;
 }
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/knot_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static Error source_memory(const KnotIndexNeed *need, const KnotIndex *x, uint8_t **memory,
+                           uint8_t **scratch, Why *why)
+{
+    *memory =
+        need->memory_bytes ? realloc(need->grows ? x->header : NULL, need->memory_bytes) : NULL;
+    *scratch = need->scratch_bytes ? malloc(need->scratch_bytes) : NULL;
+    if ((*memory || !need->memory_bytes) && (*scratch || !need->scratch_bytes)) return OK;
+    return error_why(why, ERR_MEMORY, "%zu bytes of a knot's tables",
+                     need->memory_bytes + need->scratch_bytes);
+}
+
+static Error source_bring(const KnotSource *source, KnotIndexOpening *o, const KnotIndexNeed *need,
+                          Why *why)
+{
+    uint8_t *memory, *scratch;
+    Error e = source_memory(need, o->index, &memory, &scratch, why);
+    if (need->grows && memory) o->index->header = memory;
+    if (e == OK && need->bytes)
+        e = source->read(source->context, need->offset, need->bytes,
+                         need->into_scratch ? scratch : memory + need->at, why);
+    if (e == OK) e = knot_index_give(o, memory, scratch, why);
+    else if (!need->grows) free(memory);
+    free(scratch);
+    return e;
+}
+
+Error knot_source_open(const KnotSource *source, uint64_t knot_id, KnotIndex *out, Why *why)
+{
+    uint64_t file_bytes = 0;
+    KnotIndexNeed need;
+    memset(out, 0, sizeof *out);
+    TRY(source->size(source->context, &file_bytes, why));
+    KnotIndexOpening o = knot_index_start(knot_id, file_bytes, out);
+    Error e = OK;
+    while (e == OK && knot_index_need(&o, &need)) e = source_bring(source, &o, &need, why);
+    if (e) knot_source_close(out);
+    return e;
+}
+
+void knot_source_close(KnotIndex *x)
+{
+    free(x->header);
+    free(x->row_hashes);
+    free(x->block_hashes);
+    free(x->tensor_hashes);
+    free(x->memory);
+    memset(x, 0, sizeof *x);
+}
+
+Error knot_source_read(const KnotSource *source, const KnotIndex *x, uint64_t offset,
+                       uint64_t bytes, uint8_t *out, uint64_t *bad, Why *why)
+{
+    Error e = OK;
+    for (int i = 0; i < KNOT_INDEX_READS_MAX; i++) {
+        TRY(source->read(source->context, x->knot.payload_offset + offset, bytes, out, why));
+        e = knot_index_check(x, offset, bytes, out, why);
+        if (e == OK) return OK;
+        ++*bad;
+    }
+    return e;
+}
