@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One node of a cluster in one WebAssembly instance: a station, a shard or a warden. What JavaScript sees of it is
+ * docs/format/workers.md; this is the C side, for node.c (the loop) and for the roles.
+ *
+ *   node_open --> header and hash tables --> role->open --> node_opened --> DONE
+ *   node_request, node_body --> gate --> role->run --> node_reply --(after the response)--> node_end --> DONE
+ *                                          |  ^
+ *                                 a wish   v  | its `then`
+ *                                        the host
+ *
+ * A role is written as functions that follow one another: each looks at what came, makes one wish (or a batch of them)
+ * and names the function that goes on. Between a wish and its `then` the instance does nothing, so one request has it for
+ * itself from its first function to node_end.
+ *
+ *   static void header_came(Node *n) { if (n->error) fail(n); else ... node_end(n); }
+ *   static void run(Node *n, uint32_t route) { node_want_read(n, 0, 64, n->role_memory, header_came); }
+ *
+ * Memory  the text's room, then what roles take with node_take: once, in open. No malloc while a request runs. */
+#ifndef COBORD_WORKERS_NODE_H
+#define COBORD_WORKERS_NODE_H
+
+#include "api/node_gate.h"
+#include "knot/knot_index.h"
+#include "model/hyper.h"
+#include "wire/cluster_file.h"
+
+enum {
+    NODE_TEXT_BYTES = 32 << 10,     /* settings, heads of requests, of calls */
+    NODE_BATCH_MAX = 64,            /* wishes that the host may carry out together */
+    NODE_ROW_BYTES_MAX = 1 << 20,   /* of SQLite */
+    NODE_CALL_BYTES_MAX = 4 << 20   /* of a warden's answer to GET /knot */
+};
+
+typedef enum NodeWishKind {
+    NODE_DONE,       /* the operation is over */
+    NODE_READ,       /* bytes of the knot's file */
+    NODE_CALL,       /* an HTTP call to the warden */
+    NODE_REPLY,      /* the response; the loop goes on */
+    NODE_GET,        /* a value of the key-value store */
+    NODE_PUT,        /* the same, written */
+    NODE_DELETE,     /* the same, deleted */
+    NODE_ROW_PUT,    /* a row of the object's own table, written */
+    NODE_ROW_DELETE, /* rows of it, deleted */
+    NODE_ROWS,       /* the next row of those whose key begins so */
+    NODE_LOG,        /* a line for the log */
+    NODE_SIZE        /* the bytes of the knot's file */
+} NodeWishKind;
+
+/* Which fields mean something depends on the kind: the table is in docs/format/workers.md. */
+typedef struct NodeWish {
+    NodeWishKind kind;
+    uint64_t offset;            /* READ: in the file. ROW_PUT, ROW_DELETE: the row's number */
+    uint8_t *address;           /* READ, GET, ROWS: to here. CALL, REPLY, PUT, ROW_PUT: from here */
+    uint32_t bytes;             /* of it; GET, ROWS: at most */
+    const char *text;           /* key; head of a call; content type; line */
+    uint8_t *answer;            /* CALL: the answer's body goes here .. */
+    uint32_t answer_bytes;      /* .. at most */
+    uint32_t status;            /* REPLY */
+    const char *allow;          /* REPLY: of a 405, or NULL */
+    uint32_t seconds;           /* REPLY: Retry-After, 0: none. PUT: until it expires */
+} NodeWish;
+
+/* What came of a wish. */
+typedef struct NodeCame {
+    bool failed;     /* the host could not: node_failed */
+    uint32_t status; /* CALL: HTTP, 0: unreachable. GET, ROWS: 1 found, 0 not. READ: 1 */
+    uint64_t bytes;
+} NodeCame;
+
+typedef struct Node Node;
+typedef void NodeThen(Node *n);
+
+typedef struct NodeRole {
+    const NodeGateRoute *routes;
+    uint32_t route_count;
+    /* Settings are there, and n->index. Ends with node_opened, at once or after wishes. */
+    void (*open)(Node *n);
+    /* n->request has the whole request. Ends with node_end, after one node_reply. `route` counts from 0. */
+    void (*run)(Node *n, uint32_t route);
+    /* The text of GET /ready, and whether the node is; its lines of GET /metrics. */
+    bool (*ready)(Node *n, char *json, size_t room);
+    void (*metrics)(Node *n, char *text, size_t room);
+} NodeRole;
+
+/* Headers of a request that roles look at; NULL: not there. */
+typedef struct NodeHeaders {
+    const char *knot_id, *knot_key, *layer_first, *layer_last, *id_first, *id_last;
+} NodeHeaders;
+
+typedef struct NodeRequest {
+    const char *tail;  /* of the path, behind the route's: "blk_0_attn_q_weight", "" */
+    const char *query; /* behind '?', decoded: "rows=0-15"; "" */
+    NodeHeaders headers;
+    uint8_t *body; /* 64-aligned; the role's n->body */
+    uint32_t body_bytes;
+    bool replied, gone; /* gone: the client left; what is computed for it may end */
+} NodeRequest;
+
+struct Node {
+    ClusterRole kind;
+    const NodeRole *role;
+    void *state; /* the role's own */
+
+    /* Settings, as they were given; knot_id is 0 when it was not. */
+    const char *id, *version, *key;
+    const char *knot_key;
+    uint64_t knot_id, budget_bytes;
+    bool has_warden, has_store, has_values; /* a warden is bound, R2, a key-value store */
+
+    KnotIndex index; /* after the header came: knot and hash tables, checked against knot_id */
+    Hyper hyper;
+
+    /* Where the role puts bodies; body_bytes_max is the limit that the gate tells. Set in open. */
+    uint8_t *body;
+    uint64_t body_bytes_max;
+
+    NodeRequest request;
+    NodeCame came[NODE_BATCH_MAX]; /* of the last wish ([0]) or batch */
+    uint64_t now_ms;               /* of the last node_next */
+
+    /* node.c's own. */
+    NodeThen *then;
+    NodeWish wish[NODE_BATCH_MAX];
+    uint32_t wish_count, wish_at, came_count;
+    bool opened, failed_open, busy, drained;
+    Error open_error;
+    Why open_why;
+};
+
+/* --- settings: the variables of the script --- */
+
+/* NULL when it was not given. */
+const char *node_setting(const Node *n, const char *name);
+/* `fallback` when it was not given. Errors  ERR_USAGE: names it, with the limits. */
+MUST_CHECK Error node_setting_number(const Node *n, const char *name, uint64_t fallback, uint64_t least,
+                                     uint64_t most, uint64_t *out, Why *why);
+
+/* --- memory --- */
+
+/* `bytes` of zeroed memory, 64-aligned, for good. NULL when the module may not have them. */
+void *node_take(Node *n, uint64_t bytes);
+/* The memory's length. */
+uint64_t node_taken(void);
+
+/* --- wishes: at most one function of these, then return --- */
+
+void node_want_read(Node *n, uint64_t offset, uint32_t bytes, uint8_t *to, NodeThen *then);
+/* `head` is "METHOD PATH\nname: value\n.."; identity headers of the warden are node_warden_head's. */
+void node_want_call(Node *n, const char *head, const uint8_t *body, uint32_t body_bytes, uint8_t *answer,
+                    uint32_t answer_bytes, NodeThen *then);
+void node_want_rows(Node *n, const char *key_begins, uint8_t *to, uint32_t bytes, NodeThen *then);
+/* READ, GET, PUT, DELETE: count of them, at most NODE_BATCH_MAX, carried out together; n->came has one each. */
+void node_want_batch(Node *n, const NodeWish *wishes, uint32_t count, NodeThen *then);
+/* ROW_PUT, ROW_DELETE, LOG: nothing comes of them. */
+void node_want(Node *n, const NodeWish *wish, NodeThen *then);
+
+/* Whole hash blocks of the payload around [offset, offset + bytes), checked: from the warden when there is one, else, or
+ * when what it gives is wrong, from the store; the warden is then told. `to` has room for the blocks; n->block_error says
+ * what came of it. */
+void node_want_blocks(Node *n, uint64_t offset, uint64_t bytes, uint8_t *to, NodeThen *then);
+Error node_blocks_error(const Node *n, Why *why);
+
+/* --- the response --- */
+
+/* Once per request. Owner  `bytes` stay until `then`, which may go on working; node_end when there is nothing. */
+void node_reply(Node *n, unsigned status, const char *type, const void *bytes, size_t count, NodeThen *then);
+void node_reply_error(Node *n, Error error, const Why *why, NodeThen *then);
+/* The request, or the opening, is over. */
+void node_end(Node *n);
+void node_opened(Node *n);
+/* The opening failed: every request gets this error until the host opens again. */
+void node_open_failed(Node *n, Error error, const Why *why);
+
+extern const NodeRole node_station_role, node_shard_role, node_layer_warden_role, node_shard_warden_role;
+
+#endif
