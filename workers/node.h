@@ -63,8 +63,8 @@ typedef struct NodeWish {
 /* What came of a wish. */
 typedef struct NodeCame {
     bool failed;     /* the host could not: node_failed */
-    uint32_t status; /* CALL: HTTP, 0: unreachable. GET, ROWS: 1 found, 0 not. READ: 1 */
-    uint64_t bytes;
+    uint32_t status; /* CALL: HTTP. GET, ROWS: 1 found, 0 not. READ, SIZE: 1 */
+    uint64_t bytes;  /* GET: of the value, also when there was no room for it */
 } NodeCame;
 
 typedef struct Node Node;
@@ -116,6 +116,8 @@ struct Node {
 
     NodeRequest request;
     NodeCame came[NODE_BATCH_MAX]; /* of the last wish ([0]) or batch */
+    Why failure;                   /* what the host said of the last one that failed */
+    uint64_t store_reads, store_bytes;
     uint64_t now_ms;               /* of the last node_next */
 
     /* node.c's own. */

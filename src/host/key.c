@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,21 +76,4 @@ Error key_make(const char *path, char out[KEY_BYTES_MAX + 1], Why *why)
     if (close(fd) == 0 && written) return OK;
     (void)unlink(path);
     return error_why(why, ERR_IO, "key file %s: it cannot be written", path);
-}
-
-bool key_equals(const char *key, const char *given)
-{
-    size_t bytes = strlen(key), given_bytes = strlen(given);
-    volatile unsigned char differs = bytes != given_bytes;
-    for (size_t i = 0; i < given_bytes; i++)
-        differs |= (unsigned char)(given[i] ^ key[i < bytes ? i : 0]);
-    return !differs;
-}
-
-bool key_in_header(const char *key, const char *header)
-{
-    static const char scheme[] = "Bearer ";
-    if (!header || strncasecmp(header, scheme, sizeof scheme - 1) != 0) return false;
-    header += sizeof scheme - 1;
-    return key_equals(key, header + strspn(header, " "));
 }

@@ -18,9 +18,4 @@ MUST_CHECK Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *wa
  * Errors  ERR_IO, ERR_DUPLICATE. */
 MUST_CHECK Error key_make(const char *path, char out[KEY_BYTES_MAX + 1], Why *why);
 
-/* Compares in a time that depends on the length of `given` only. */
-bool key_equals(const char *key, const char *given);
-/* Whether a header's value is "Bearer KEY". `header` may be NULL. */
-bool key_in_header(const char *key, const char *header);
-
 #endif

@@ -13,26 +13,26 @@
 static const uint64_t SLACK_BYTES = (uint64_t)5 << 20;
 
 /* One that is being answered and one that arrives meanwhile. */
-uint64_t node_memory_bodies_bytes(const NodeMemory *m) { return 2 * m->body_bytes_max; }
+uint64_t node_memory_bodies_bytes(const NodeMemory *m) { return 2 * m->sizes.body_bytes_max; }
 
 /* An answer may still be on its way when the next one is made. */
 static uint64_t frames_bytes(const NodeMemory *m)
 {
-    return m->service_bytes + node_memory_bodies_bytes(m) + 2 * m->answer_bytes_max;
+    return m->sizes.service_bytes + node_memory_bodies_bytes(m) + 2 * m->sizes.answer_bytes_max;
 }
 
 static uint64_t base_bytes(const NodeMemory *m)
 {
-    return m->process_bytes + m->floor_bytes + m->scratch_bytes + frames_bytes(m) +
-           m->logits_bytes + m->cache_bytes;
+    return m->process_bytes + m->sizes.floor_bytes + m->sizes.scratch_bytes + frames_bytes(m) +
+           m->sizes.logits_bytes + m->sizes.cache_bytes;
 }
 
 static void choose_window(NodeMemory *m, uint64_t budget)
 {
     uint64_t window = window_bytes(budget);
     m->tile_bytes_max = window_tile_bytes(window);
-    m->window_bytes =
-        window_role_bytes(window, m->weights_last - m->weights_first, m->widest_panel_bytes);
+    m->window_bytes = window_role_bytes(window, m->sizes.weights_last - m->sizes.weights_first,
+                                        m->sizes.widest_panel_bytes);
 }
 
 static Error refuse(const NodeMemory *m, const char *id, const char *whose, uint64_t has, Why *why)
@@ -41,16 +41,16 @@ static Error refuse(const NodeMemory *m, const char *id, const char *whose, uint
     return error_why(why, ERR_PLAN,
                      "%s needs %u.%u MiB (process %u.%u + floor %u.%u + window %u.%u + activations "
                      "%u.%u + frames %u.%u + logits %u.%u + attention cache %u.%u), %s %u.%u MiB",
-                     id, MIB(m->total_bytes), MIB(m->process_bytes), MIB(m->floor_bytes),
-                     MIB(m->window_bytes), MIB(m->scratch_bytes), MIB(frames_bytes(m)),
-                     MIB(m->logits_bytes), MIB(m->cache_bytes), whose, MIB(has));
+                     id, MIB(m->total_bytes), MIB(m->process_bytes), MIB(m->sizes.floor_bytes),
+                     MIB(m->window_bytes), MIB(m->sizes.scratch_bytes), MIB(frames_bytes(m)),
+                     MIB(m->sizes.logits_bytes), MIB(m->sizes.cache_bytes), whose, MIB(has));
 #undef MIB
 }
 
 /* What is left holds weights: everything, or their beginning. */
 static void choose_pinned(NodeMemory *m, uint64_t budget)
 {
-    uint64_t base = base_bytes(m), weights = m->weights_last - m->weights_first;
+    uint64_t base = base_bytes(m), weights = m->sizes.weights_last - m->sizes.weights_first;
     uint64_t all = base + weights + WINDOW_EDGES_BYTES + m->rows_window_bytes;
     m->resident = all <= budget;
     if (m->resident) {
@@ -79,9 +79,9 @@ Error node_memory_choose(NodeMemory *m, const char *id, uint64_t budget, Why *wh
 
 Error node_memory_take(NodeMemory *m, Arena *arena, void **scratch, Why *why)
 {
-    uint64_t kept =
-        m->floor_bytes + m->cache_bytes + m->logits_bytes + m->service_bytes + 8 * ARENA_ALIGN;
-    m->map_bytes = (size_t)(kept + m->scratch_bytes + ARENA_ALIGN);
+    uint64_t kept = m->sizes.floor_bytes + m->sizes.cache_bytes + m->sizes.logits_bytes +
+                    m->sizes.service_bytes + 8 * ARENA_ALIGN;
+    m->map_bytes = (size_t)(kept + m->sizes.scratch_bytes + ARENA_ALIGN);
     m->map = mmap(NULL, m->map_bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m->map == MAP_FAILED) {
@@ -90,7 +90,7 @@ Error node_memory_take(NodeMemory *m, Arena *arena, void **scratch, Why *why)
                          (unsigned long long)m->map_bytes, strerror(errno));
     }
     *arena = arena_make(m->map, m->map_bytes);
-    *scratch = arena_take_raw(arena, (size_t)m->scratch_bytes);
+    *scratch = arena_take_raw(arena, (size_t)m->sizes.scratch_bytes);
     return OK;
 }
 

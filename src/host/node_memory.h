@@ -16,13 +16,11 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "cluster/node_sizes.h"
 
 typedef struct NodeMemory {
     /* By the role: */
-    uint64_t floor_bytes, scratch_bytes, logits_bytes, cache_bytes;
-    uint64_t service_bytes, body_bytes_max, answer_bytes_max;
-    uint64_t widest_panel_bytes;
-    uint64_t weights_first, weights_last; /* of the payload: where the role's weights lie */
+    NodeSizes sizes;
     uint64_t rows_window_bytes; /* for single rows from elsewhere when the weights are resident */
     /* By node_memory_choose: */
     uint64_t process_bytes;

@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/metrics.h"
-#include "host/key.h"
+#include "api/node_about.h"
+#include "api/node_gate.h"
 #include "host/memory.h"
 #include "wire/node_error.h"
 
@@ -24,7 +24,7 @@ enum {
     CONNECTIONS_MAX = 256,
     CONNECTION_BYTES = 16 << 10,
     TEXT_BYTES = 16 << 10,
-    QUERY_BYTES_MAX = 512,
+    ROUTES_MAX = 16,
     THREADS_MAX = 64,
     FLUSH_S_MAX = 10
 };
@@ -45,6 +45,7 @@ typedef struct NodeJob {
 
 struct NodeServer {
     NodeServerOptions options;
+    NodeGateRoute routes[ROUTES_MAX]; /* those of the options */
     HttpServer *http;
     pthread_t threads[THREADS_MAX];
     uint32_t thread_count;
@@ -63,7 +64,7 @@ struct NodeServer {
 static void reply(HttpExchange *x, unsigned status, const char *type, const char *allow,
                   const void *bytes, size_t count)
 {
-    HttpReply r = {status, type, allow, status == 503 ? 1 : 0};
+    HttpReply r = {status, type, allow, node_gate_retry_s(status)};
     http_reply(x, &r, bytes, count);
 }
 
@@ -73,14 +74,19 @@ static void reply_error(NodeServer *s, HttpExchange *x, unsigned status, const c
     char body[NODE_ERROR_BYTES_MAX];
     size_t bytes = node_error_write(error, why, body);
     atomic_fetch_add(status == 500 ? &s->failed : &s->refused, 1);
-    reply(x, status, "application/json", allow, body, bytes);
+    reply(x, status, NODE_GATE_JSON, allow, body, bytes);
+}
+
+static void refuse_why(NodeServer *s, HttpExchange *x, Error error, const Why *why)
+{
+    reply_error(s, x, node_error_status(error), NULL, error, why);
 }
 
 static void refuse(NodeServer *s, HttpExchange *x, Error error, const char *what)
 {
     Why why;
     error = error_why(&why, error, "%s", what);
-    reply_error(s, x, node_error_status(error), NULL, error, &why);
+    refuse_why(s, x, error, &why);
 }
 
 static NodeServer *server_of(const NodeRequest *r) { return http_exchange_tag(r->x); }
@@ -110,7 +116,7 @@ void node_server_reply_take(NodeRequest *r, unsigned status, const char *type, v
 {
     ASSERT(!r->replied);
     r->replied = true;
-    HttpReply head = {status, type, NULL, status == 503 ? 1 : 0};
+    HttpReply head = {status, type, NULL, node_gate_retry_s(status)};
     http_reply_take(r->x, &head, bytes, count);
 }
 
@@ -123,13 +129,6 @@ void node_server_reply_error(NodeRequest *r, Error error, const Why *why)
 
 /* ---- What the HTTP thread answers itself ---- */
 
-static void answer_health(NodeServer *s, HttpExchange *x)
-{
-    static const char body[] = "{\"status\":\"ok\"}";
-    (void)s;
-    reply(x, 200, "application/json", NULL, body, sizeof body - 1);
-}
-
 static void answer_ready(NodeServer *s, HttpExchange *x)
 {
     char *text = malloc(TEXT_BYTES);
@@ -140,7 +139,7 @@ static void answer_ready(NodeServer *s, HttpExchange *x)
     text[0] = '\0';
     bool ready = s->options.ready(s->options.context, text, TEXT_BYTES);
     ready = ready && !node_server_draining(s);
-    reply(x, ready ? 200 : 503, "application/json", NULL, text, strlen(text));
+    reply(x, ready ? 200 : 503, NODE_GATE_JSON, NULL, text, strlen(text));
     free(text);
 }
 
@@ -149,25 +148,20 @@ static void write_own_metrics(NodeServer *s, JsonWriter *w)
     pthread_mutex_lock(&s->lock);
     uint32_t waiting = s->waiting, running = s->running;
     pthread_mutex_unlock(&s->lock);
-    metrics_write_count(w, "cobord_node_requests_total", "Requests that reached the queue.",
-                        s->requests);
-    metrics_write_count(w, "cobord_node_refused_total",
-                        "Requests answered with an error of the client, or with try again.",
-                        s->refused);
-    metrics_write_count(w, "cobord_node_failed_total", "Requests that failed here.", s->failed);
-    metrics_write_count(w, "cobord_node_unauthorized_total", "Requests without the cluster key.",
-                        s->unauthorized);
-    metrics_write_count(w, "cobord_node_abandoned_total",
-                        "Requests whose client left while they waited.", s->abandoned);
-    metrics_write_gauge(w, "cobord_node_queue", "Requests that wait.", waiting);
-    metrics_write_gauge(w, "cobord_node_running", "Requests being worked on.", running);
-    metrics_write_gauge(w, "cobord_node_connections", "Open connections.",
-                        http_server_connections(s->http));
-    metrics_write_gauge(w, "cobord_node_draining", "1 while the node finishes before its end.",
-                        node_server_draining(s));
-    metrics_write_gauge(w, "cobord_node_memory_bytes", "Resident memory, file pages counted.",
-                        memory_resident());
-    metrics_write_gauge(w, "cobord_node_memory_peak_bytes", "Its highest value.", memory_peak());
+    NodeFigures f = {
+        .requests = s->requests,
+        .refused = s->refused,
+        .failed = s->failed,
+        .unauthorized = s->unauthorized,
+        .abandoned = s->abandoned,
+        .queue = waiting,
+        .running = running,
+        .connections = http_server_connections(s->http),
+        .draining = node_server_draining(s),
+        .memory_bytes = memory_resident(),
+        .memory_peak_bytes = memory_peak(),
+    };
+    node_about_figures(&f, w);
 }
 
 static void answer_metrics(NodeServer *s, HttpExchange *x)
@@ -182,102 +176,39 @@ static void answer_metrics(NodeServer *s, HttpExchange *x)
     ASSERT(!w.full);
     text[w.used] = '\0';
     if (s->options.metrics) s->options.metrics(s->options.context, text + w.used, TEXT_BYTES);
-    reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, text, strlen(text));
+    reply(x, 200, NODE_GATE_METRICS_TEXT, NULL, text, strlen(text));
     free(text);
-}
-
-typedef struct OwnRoute {
-    const char *path;
-    void (*answer)(NodeServer *s, HttpExchange *x);
-} OwnRoute;
-static const OwnRoute own_routes[] = {
-    {"/health", answer_health}, {"/ready", answer_ready}, {"/metrics", answer_metrics}};
-enum { OWN_ROUTES = sizeof own_routes / sizeof own_routes[0] };
-
-static const OwnRoute *find_own(const char *path)
-{
-    for (size_t i = 0; i < OWN_ROUTES; i++)
-        if (strcmp(own_routes[i].path, path) == 0) return &own_routes[i];
-    return NULL;
 }
 
 /* ---- Heads: who may, and what there is ---- */
 
-/* Whether a route has the path; its tail begins at *tail. */
-static bool route_has(const NodeRoute *route, const char *path, size_t *tail)
+static void look(const NodeServer *s, const HttpExchange *x, const char *key,
+                 uint64_t body_bytes_max, NodeGatePass *out)
 {
-    *tail = strlen(route->path);
-    if (route->path[*tail - 1] == '/') return strncmp(route->path, path, *tail) == 0;
-    return strcmp(route->path, path) == 0;
-}
-
-/* The route of a request, or NULL; *other is then a route of the path with another method, if any. */
-static const NodeRoute *find_route(const NodeServer *s, const HttpExchange *x, size_t *tail,
-                                   const NodeRoute **other)
-{
-    *other = NULL;
-    for (uint32_t i = 0; i < s->options.route_count; i++) {
-        const NodeRoute *route = &s->options.routes[i];
-        if (!route_has(route, http_exchange_path(x), tail)) continue;
-        if (strcmp(route->method, http_exchange_method(x)) == 0) return route;
-        *other = route;
-    }
-    return NULL;
-}
-
-static void refuse_method(NodeServer *s, HttpExchange *x, const char *allow)
-{
-    Why why;
-    Error error = error_why(&why, ERR_USAGE, "%s takes %s, not %s", http_exchange_path(x), allow,
-                            http_exchange_method(x));
-    reply_error(s, x, 405, allow, error, &why);
-}
-
-static void refuse_path(NodeServer *s, HttpExchange *x)
-{
-    Why why;
-    Error error = error_why(&why, ERR_NOT_FOUND, "no such path: %s", http_exchange_path(x));
-    reply_error(s, x, 404, NULL, error, &why);
-}
-
-static void refuse_size(NodeServer *s, HttpExchange *x)
-{
-    Why why;
-    Error error = error_why(&why, ERR_TOO_LARGE, "the body has more than %zu bytes",
-                            (size_t)s->body_bytes_max);
-    reply_error(s, x, 413, NULL, error, &why);
-}
-
-static bool has_key(const NodeServer *s, const HttpExchange *x)
-{
-    return !s->options.key ||
-           key_in_header(s->options.key, http_exchange_header(x, "Authorization"));
-}
-
-static bool is_reading(const HttpExchange *x)
-{
-    const char *method = http_exchange_method(x);
-    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    NodeGate gate = {s->routes, s->options.route_count, key, body_bytes_max};
+    NodeGateHead head = {http_exchange_method(x), http_exchange_path(x),
+                         http_exchange_header(x, "Authorization"), http_exchange_announced(x)};
+    node_gate_look(&gate, &head, out);
 }
 
 static void take_head(void *context, HttpExchange *x)
 {
     NodeServer *s = context;
-    size_t tail;
-    const NodeRoute *other;
-    const OwnRoute *own = find_own(http_exchange_path(x));
+    NodeGatePass pass;
     http_exchange_set_tag(x, s);
-    if (!(own && own->answer == answer_health) && !has_key(s, x)) {
-        atomic_fetch_add(&s->unauthorized, 1);
-        refuse(s, x, ERR_KEY, "Authorization: Bearer KEY is missing, or has another key");
-    } else if (own) {
-        if (is_reading(x)) own->answer(s, x);
-        else refuse_method(s, x, "GET, HEAD");
-    } else if (!find_route(s, x, &tail, &other)) {
-        if (other) refuse_method(s, x, other->method);
-        else refuse_path(s, x);
-    } else if (http_exchange_announced(x) > s->body_bytes_max) {
-        refuse_size(s, x);
+    look(s, x, s->options.key, s->body_bytes_max, &pass);
+    switch (pass.kind) {
+    case NODE_GATE_ROUTE: return;
+    case NODE_GATE_HEALTH:
+        reply(x, 200, NODE_GATE_JSON, NULL, NODE_GATE_HEALTH_BODY,
+              sizeof NODE_GATE_HEALTH_BODY - 1);
+        return;
+    case NODE_GATE_READY: answer_ready(s, x); return;
+    case NODE_GATE_METRICS: answer_metrics(s, x); return;
+    case NODE_GATE_REFUSED:
+        if (pass.error == ERR_KEY) atomic_fetch_add(&s->unauthorized, 1);
+        reply_error(s, x, pass.status, pass.allow, pass.error, &pass.why);
+        return;
     }
 }
 
@@ -285,18 +216,20 @@ static void take_head(void *context, HttpExchange *x)
 
 static NodeJob *make_job(NodeServer *s, HttpExchange *x)
 {
-    const NodeRoute *other;
+    NodeGatePass pass;
     const char *values[HEADERS];
-    size_t bytes = QUERY_BYTES_MAX, tail;
+    size_t bytes = NODE_GATE_QUERY_BYTES;
+    look(s, x, NULL, UINT64_MAX, &pass); /* it was let in when its head came */
+    ASSERT(pass.kind == NODE_GATE_ROUTE);
     for (size_t i = 0; i < HEADERS; i++) {
         values[i] = http_exchange_header(x, header_names[i]);
         if (values[i]) bytes += strlen(values[i]) + 1;
     }
     NodeJob *job = calloc(1, sizeof *job + bytes);
     if (!job) return NULL;
-    job->route = find_route(s, x, &tail, &other);
-    job->request = (NodeRequest){.x = x, .tail = http_exchange_path(x) + tail, .query = job->texts};
-    char *to = job->texts + QUERY_BYTES_MAX;
+    job->route = &s->options.routes[pass.route];
+    job->request = (NodeRequest){.x = x, .tail = pass.tail, .query = job->texts};
+    char *to = job->texts + NODE_GATE_QUERY_BYTES;
     for (size_t i = 0; i < HEADERS; i++) {
         if (!values[i]) continue;
         size_t length = strlen(values[i]) + 1;
@@ -328,9 +261,10 @@ static void take_request(void *context, HttpExchange *x)
     const uint8_t *body;
     size_t bytes;
     bool memory;
+    Why why;
     if (!http_exchange_body(x, &body, &bytes, &memory)) {
         if (memory) refuse(s, x, ERR_AGAIN, "no room for the body now");
-        else refuse_size(s, x);
+        else refuse_why(s, x, node_gate_body_too_large(s->body_bytes_max, &why), &why);
         return;
     }
     if (node_server_draining(s)) {
@@ -344,11 +278,11 @@ static void take_request(void *context, HttpExchange *x)
     }
     job->request.body = body;
     job->request.body_bytes = bytes;
-    bool fits = http_exchange_query(x, job->texts, QUERY_BYTES_MAX);
+    bool fits = http_exchange_query(x, job->texts, NODE_GATE_QUERY_BYTES);
     if (fits && enqueue(s, job)) return;
     free(job);
-    if (fits) refuse(s, x, ERR_AGAIN, "the queue is full");
-    else refuse(s, x, ERR_USAGE, "the query is too long");
+    Error error = fits ? node_gate_queue_full(&why) : node_gate_query_too_long(&why);
+    refuse_why(s, x, error, &why);
 }
 
 /* A client left: if its request still waits, it is forgotten. */
@@ -502,6 +436,9 @@ Error node_server_open(const NodeServerOptions *options, NodeServer **out, Why *
         return error_why(why, ERR_MEMORY, "no memory for the node's server");
     }
     s->options = *options;
+    ASSERT(options->route_count <= ROUTES_MAX);
+    for (uint32_t i = 0; i < options->route_count; i++)
+        s->routes[i] = (NodeGateRoute){options->routes[i].method, options->routes[i].path};
     s->body_bytes_max = options->body_bytes_max;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->news, NULL);

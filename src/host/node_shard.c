@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node with the role of a shard. */
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "host/node_configure.h"
+#include "api/node_configure.h"
 #include "host/node_roles.h"
 #include "host/node_vocab.h"
 
@@ -30,24 +29,18 @@ static Error build_shard(NodeWork *w, Arena *arena, void *scratch, Why *why)
     return node_vocab_build(&shard_of(w)->vocab, w, arena, scratch, why);
 }
 
-static void name_range(const NodeWork *w, char out[NODE_RANGE_BYTES])
+static void name_range(const NodeWork *w, char out[NODE_ABOUT_RANGE_BYTES])
 {
     const NodeShard *s = shard_of_const(w);
-    (void)snprintf(out, NODE_RANGE_BYTES, "ids %u to %u", s->vocab.id_first, s->vocab.id_last);
+    node_about_ids(s->vocab.id_first, s->vocab.id_last, out);
 }
 
 /* The range is written under the lock, by run_configure. */
-static void describe(const NodeWork *w, JsonWriter *out)
+static void describe(const NodeWork *w, const NodeAbout *a, JsonWriter *out)
 {
     const NodeShard *s = shard_of_const(w);
-    json_writer_member(out, "ids");
-    json_writer_raw(out, "[");
-    json_writer_u64(out, s->vocab.id_first);
-    json_writer_raw(out, ",");
-    json_writer_u64(out, s->vocab.id_last);
-    json_writer_raw(out, "]");
-    json_writer_member_u64(out, "chunk", w->chunk);
-    json_writer_member_u64(out, "logit_rows", w->logit_rows);
+    NodeAboutShard shard = {s->vocab.id_first, s->vocab.id_last, w->chunk, w->logit_rows};
+    node_about_write(a, NULL, &shard, out);
 }
 
 static void write_metrics(const NodeWork *w, JsonWriter *out)

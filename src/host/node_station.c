@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A node with the role of a station. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/metrics.h"
+#include "api/node_configure.h"
+#include "api/node_gate.h"
 #include "cluster/cache.h"
 #include "cluster/station_service.h"
 #include "host/cpu.h"
-#include "host/node_configure.h"
 #include "host/node_roles.h"
 #include "host/node_vocab.h"
 #include "quant/numerics.h"
@@ -17,6 +17,7 @@
 typedef struct NodeStation {
     NodeWork work; /* first: what routes get is this */
     PhaseRange range;
+    PhaseRange shown; /* by /ready: under the lock */
     ForwardTerms terms;
     Station *station;
     StationService *service;
@@ -68,41 +69,12 @@ static ForwardTerms make_terms(const NodeStation *s)
     };
 }
 
-/* From the first byte of the range's matrices to the last: one stretch in a knot of version 2. */
-static Error find_weights(const NodeStation *s, NodeMemory *m, Why *why)
-{
-    const NodeModel *model = &s->work.model;
-    m->weights_first = UINT64_MAX;
-    m->weights_last = 0;
-    for (PhaseBound b = s->range.first; b < s->range.last; b++) {
-        PhaseMatrix matrices[PHASE_MATRICES_MAX];
-        uint32_t count;
-        TRY(phase_matrices(&model->file.knot, &model->hyper, phase_layer(b), phase_of(b), matrices,
-                           &count, why));
-        for (uint32_t i = 0; i < count; i++) {
-            const KnotTensor *t = matrices[i].weight;
-            if (t->offset < m->weights_first) m->weights_first = t->offset;
-            if (t->offset + t->bytes > m->weights_last) m->weights_last = t->offset + t->bytes;
-        }
-    }
-    return OK;
-}
-
 static Error size_station(NodeWork *w, NodeMemory *m, Why *why)
 {
     NodeStation *s = station_of(w);
     StationConfig config = make_config(s);
     ForwardTerms terms = make_terms(s);
-    StationSizes sizes;
-    TRY(station_sizes(&config, &sizes, why));
-    m->floor_bytes = sizes.floor_bytes;
-    m->cache_bytes = sizes.cache_bytes;
-    m->scratch_bytes = sizes.scratch_bytes;
-    m->widest_panel_bytes = sizes.widest_panel_bytes;
-    m->service_bytes = station_service_bytes(&terms);
-    m->body_bytes_max = station_service_body_bytes_max(&terms);
-    m->answer_bytes_max = station_service_answer_bytes_max(&terms);
-    TRY(find_weights(s, m, why));
+    TRY(node_sizes_station(&config, &terms, &m->sizes, why));
     return node_vocab_size(&s->vocab, w, m, why);
 }
 
@@ -118,44 +90,34 @@ static Error build_station(NodeWork *w, Arena *arena, void *scratch, Why *why)
     return worker_read_floor(&w->worker, s->station, why);
 }
 
-static void name_range(const NodeWork *w, char out[NODE_RANGE_BYTES])
+static void name_range(const NodeWork *w, char out[NODE_ABOUT_RANGE_BYTES])
 {
-    char text[PHASE_RANGE_TEXT_MAX];
     const NodeStation *s = station_of_const(w);
-    bool embed = s->vocab.embed, head = s->vocab.head;
-    (void)snprintf(out, NODE_RANGE_BYTES, "layers %s%s%s",
-                   phase_range_text(s->range, w->model.hyper.layers, text),
-                   embed ? " and embedding" : "", head ? " and head" : "");
+    node_about_layers(s->range, w->model.hyper.layers, s->vocab.embed, s->vocab.head, out);
 }
 
-static void describe(const NodeWork *w, JsonWriter *out)
+static void describe(const NodeWork *w, const NodeAbout *a, JsonWriter *out)
 {
     const NodeStation *s = station_of_const(w);
     const ClusterFile *c = w->node->cluster;
-    char range[NODE_RANGE_BYTES]; /* between the blanks of "layers 0-14 and head" */
-    (void)snprintf(range, sizeof range, "%s", w->range + strlen("layers "));
-    range[strcspn(range, " ")] = '\0';
-    json_writer_member_text(out, "range", range);
-    if (s->vocab.embed) json_writer_member_bool(out, "embed", true);
-    if (s->vocab.head) json_writer_member_bool(out, "head", true);
-    json_writer_member_u64(out, "chunk", w->chunk);
-    json_writer_member_u64(out, "context", c->context);
-    json_writer_member_text(out, "cache_type", c->cache == CACHE_F16 ? "f16" : "q8_0");
-    json_writer_member(out, "sessions");
-    json_writer_raw(out, "{");
-    json_writer_member_u64(out, "known", s->sessions);
-    json_writer_member_u64(out, "max", c->sessions);
-    json_writer_raw(out, "}");
+    NodeAboutStation station = {
+        .range = s->shown,
+        .layers = w->model.hyper.layers,
+        .embed = s->vocab.embed,
+        .head = s->vocab.head,
+        .chunk = w->chunk,
+        .context = c->context,
+        .cache = c->cache,
+        .sessions_known = s->sessions,
+        .sessions_max = c->sessions,
+    };
+    node_about_write(a, &station, NULL, out);
 }
 
 static void write_metrics(const NodeWork *w, JsonWriter *out)
 {
     const NodeStation *s = station_of_const(w);
-    metrics_write_count(out, "cobord_station_rows_total", "Rows taken through the range.", s->rows);
-    metrics_write_gauge(out, "cobord_station_sessions", "Sessions with an attention cache.",
-                        s->sessions);
-    metrics_write_count(out, "cobord_station_evictions_total",
-                        "Sessions that made room for others.", s->evictions);
+    node_about_station(s->rows, s->sessions, s->evictions, out);
     node_vocab_write_metrics(&s->vocab, out);
 }
 
@@ -210,7 +172,7 @@ static void run_forward(void *work, NodeRequest *r)
         return;
     }
     atomic_fetch_add(&s->rows, rows);
-    node_server_reply_take(r, 200, "application/octet-stream", answer, bytes);
+    node_server_reply_take(r, 200, NODE_GATE_OCTETS, answer, bytes);
 }
 
 static void run_embed(void *work, NodeRequest *r)
@@ -223,35 +185,28 @@ static void run_logits(void *work, NodeRequest *r)
     node_vocab_run(&station_of(work)->vocab, work, SHARD_SERVICE_LOGITS, r);
 }
 
-static bool read_session(const char *text, uint64_t *out)
-{
-    char *end;
-    if (*text < '0' || *text > '9') return false;
-    errno = 0;
-    *out = strtoull(text, &end, 10);
-    return errno == 0 && *end == '\0' && *out != 0;
-}
-
 static void run_drop(void *work, NodeRequest *r)
 {
     NodeStation *s = station_of(work);
     Why why;
     uint64_t session;
     if (!s->work.loaded && node_work_refuses(&s->work, r)) return;
-    if (!read_session(r->tail, &session)) {
-        Error error =
-            error_why(&why, ERR_USAGE, "session %s is no number from 1 to 2^64 - 1", r->tail);
-        node_server_reply_error(r, error, &why);
-        return;
-    }
-    bool known = station_service_drop(s->service, session);
+    Error error = node_gate_session(r->tail, &session, &why);
+    if (error == OK && !station_service_drop(s->service, session))
+        error = node_gate_no_session(session, &why);
     publish(s);
-    if (known) {
-        node_server_reply(r, 200, "application/json", "{\"dropped\":true}", 16);
-        return;
-    }
-    Error error = error_why(&why, ERR_NOT_FOUND, "session %llu", (unsigned long long)session);
-    node_server_reply_error(r, error, &why);
+    if (error != OK) node_server_reply_error(r, error, &why);
+    else
+        node_server_reply(r, 200, NODE_GATE_JSON, NODE_GATE_DROPPED_BODY,
+                          sizeof NODE_GATE_DROPPED_BODY - 1);
+}
+
+static Error rebuild(NodeStation *s, const NodeMemory *sum, Why *why)
+{
+    pthread_mutex_lock(&s->work.lock);
+    s->shown = s->range;
+    pthread_mutex_unlock(&s->work.lock);
+    return node_work_rebuild(&s->work, sum, why);
 }
 
 /* Sessions end here: the attention cache of another range is another. */
@@ -272,7 +227,7 @@ static void run_configure(void *work, NodeRequest *r)
         error = node_work_fits(w, &sum, &why);
         if (error == OK) error = node_model_extend(&w->model, &part, &why);
         if (error != OK) s->range = before;
-        else error = node_work_rebuild(w, &sum, &why);
+        else error = rebuild(s, &sum, &why);
     }
     node_work_configured(w, r, error, &why);
 }
@@ -297,7 +252,7 @@ Error node_station_run(Node *node, Why *why)
 {
     NodeStation *s = calloc(1, sizeof *s);
     if (!s) return error_why(why, ERR_MEMORY, "no memory for a station");
-    s->range = node->self->range;
+    s->range = s->shown = node->self->range;
     s->vocab = (NodeVocab){
         .id_last = node->cluster->vocabulary, .embed = node->self->embed, .head = node->self->head};
     Error error = node_work_run(&s->work, node, &role, cpu_cores(), why);

@@ -3,8 +3,7 @@
 
 #include <stdlib.h>
 
-#include "api/metrics.h"
-#include "base/max.h"
+#include "api/node_gate.h"
 #include "cluster/window.h"
 #include "quant/numerics.h"
 
@@ -44,36 +43,12 @@ static ShardServiceConfig make_service_config(const NodeVocab *v, const NodeWork
 
 /* ---- The sum ---- */
 
-/* The head's rows of these ids, whole panels; they follow the layers in a knot of version 2. */
-static Error add_weights(const NodeVocab *v, const NodeWork *w, NodeMemory *m, Why *why)
-{
-    const KnotTensor *head = knot_head(&w->model.file.knot);
-    if (!head) return error_why(why, ERR_MISSING_TENSOR, "token_embd_weight is missing");
-    bool none = m->weights_first >= m->weights_last;
-    uint64_t first = knot_row_offset(head, v->id_first), last = knot_rows_end(head, v->id_last);
-    if (none || first < m->weights_first) m->weights_first = first;
-    m->weights_last = none ? last : max_u64(m->weights_last, last);
-    return OK;
-}
-
 Error node_vocab_size(const NodeVocab *v, const NodeWork *w, NodeMemory *m, Why *why)
 {
     ShardConfig config = make_config(v, w);
     ShardServiceConfig service = make_service_config(v, w);
-    ShardSizes sizes;
-    if (!v->embed && !v->head) return OK;
-    TRY(shard_sizes(&config, &sizes, why));
-    m->floor_bytes += sizes.floor_bytes;
-    m->logits_bytes += sizes.logits_bytes;
-    m->service_bytes += shard_service_bytes(&service);
-    m->scratch_bytes = max_u64(m->scratch_bytes, sizes.scratch_bytes);
-    m->body_bytes_max = max_u64(m->body_bytes_max, shard_service_body_bytes_max(&service));
-    m->answer_bytes_max =
-        max_u64(m->answer_bytes_max, shard_service_answer_bytes_max(&service, v->embed, v->head));
     if (v->embed) m->rows_window_bytes = WINDOW_ROWS_BYTES;
-    if (!v->head) return OK;
-    m->widest_panel_bytes = max_u64(m->widest_panel_bytes, sizes.widest_panel_bytes);
-    return add_weights(v, w, m, why);
+    return node_sizes_ids(&config, &service, v->embed, v->head, &m->sizes, why);
 }
 
 Error node_vocab_build(NodeVocab *v, const NodeWork *w, Arena *arena, void *scratch, Why *why)
@@ -109,9 +84,7 @@ void node_vocab_run(NodeVocab *v, NodeWork *w, ShardServiceKind kind, NodeReques
     size_t count = 0;
     bool embed = kind == SHARD_SERVICE_EMBED;
     if (embed ? !v->embed : !v->head) {
-        Error none = error_why(&why, ERR_NOT_FOUND, "%s keeps no %s", w->node->self->id,
-                               embed ? "embedding" : "head");
-        node_server_reply_error(r, none, &why);
+        node_server_reply_error(r, node_gate_no_part(w->node->self->id, embed, &why), &why);
         return;
     }
     atomic_fetch_add(embed ? &v->embeds : &v->logits, 1);
@@ -119,14 +92,12 @@ void node_vocab_run(NodeVocab *v, NodeWork *w, ShardServiceKind kind, NodeReques
     uint64_t begun = node_work_begin(w, r);
     Error error = answer(v, w, kind, r, &bytes, &count, &why);
     (void)node_work_end(w, begun);
-    if (error == OK) node_server_reply_take(r, 200, "application/octet-stream", bytes, count);
+    if (error == OK) node_server_reply_take(r, 200, NODE_GATE_OCTETS, bytes, count);
     else node_work_fail(w, r, embed ? "embed" : "logits", error, &why);
 }
 
 void node_vocab_write_metrics(const NodeVocab *v, JsonWriter *out)
 {
     if (!v->embed && !v->head) return;
-    metrics_write_count(out, "cobord_shard_embeds_total", "Requests for embedding rows.",
-                        v->embeds);
-    metrics_write_count(out, "cobord_shard_logits_total", "Requests for logits.", v->logits);
+    node_about_ids_counts(v->embeds, v->logits, out);
 }

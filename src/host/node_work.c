@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/node_work.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/metrics.h"
+#include "api/node_gate.h"
 #include "cluster/plan_cluster.h"
 #include "host/clock.h"
 #include "host/cpu.h"
 #include "host/memory.h"
-#include "wire/frame.h"
 #include "wire/node_error.h"
 
 enum { QUEUE_MAX = 64, LOG_PAUSE_S = 1 };
@@ -21,12 +19,9 @@ enum { QUEUE_MAX = 64, LOG_PAUSE_S = 1 };
 bool node_work_refuses(NodeWork *w, NodeRequest *r)
 {
     Why why;
-    if (!w->loaded)
-        node_server_reply_error(r, error_why(&why, ERR_AGAIN, "%s is loading", w->node->self->id),
-                                &why);
-    else if (w->drained)
-        node_server_reply_error(r, error_why(&why, ERR_AGAIN, "%s is drained", w->node->self->id),
-                                &why);
+    const char *id = w->node->self->id;
+    if (!w->loaded) node_server_reply_error(r, node_gate_loading(id, &why), &why);
+    else if (w->drained) node_server_reply_error(r, node_gate_drained(id, &why), &why);
     return r->replied;
 }
 
@@ -55,7 +50,8 @@ void node_work_configured(NodeWork *w, NodeRequest *r, Error error, const Why *w
         return;
     }
     node_announce(w->node, w->range);
-    node_server_reply(r, 200, "application/json", "{\"configured\":true}", 19);
+    node_server_reply(r, 200, NODE_GATE_JSON, NODE_GATE_CONFIGURED_BODY,
+                      sizeof NODE_GATE_CONFIGURED_BODY - 1);
 }
 
 uint64_t node_work_begin(NodeWork *w, NodeRequest *r)
@@ -87,9 +83,9 @@ static bool client_is_gone(void *work)
 void node_work_drain(void *work, NodeRequest *r)
 {
     NodeWork *w = work;
-    static const char body[] = "{\"state\":\"draining\"}";
     w->drained = true;
-    node_server_reply(r, 200, "application/json", body, sizeof body - 1);
+    node_server_reply(r, 200, NODE_GATE_JSON, NODE_GATE_DRAINING_BODY,
+                      sizeof NODE_GATE_DRAINING_BODY - 1);
 }
 
 /* ---- What the node says of itself ---- */
@@ -100,82 +96,52 @@ static const char *state_name(const NodeWork *w)
     return w->loaded ? "ready" : "loading";
 }
 
-static void write_memory(NodeWork *w, JsonWriter *out)
+/* Under the lock, for the texts. */
+static NodeAbout about(const NodeWork *w)
 {
-    json_writer_member(out, "memory");
-    json_writer_raw(out, "{");
-    json_writer_member_u64(out, "budget_bytes", w->node->cluster->memory_bytes);
-    json_writer_member_u64(out, "need_bytes", w->loaded_total_bytes);
-    json_writer_member_u64(out, "resident_bytes", memory_resident());
-    json_writer_member_u64(out, "peak_bytes", memory_peak());
-    json_writer_raw(out, "}");
-    json_writer_member(out, "weights");
-    json_writer_raw(out, "{");
-    json_writer_member_bool(out, "resident", w->loaded_resident);
-    json_writer_member_u64(out, "bytes", w->loaded_weight_bytes);
-    json_writer_member_u64(out, "pinned_bytes", w->loaded_pinned_bytes);
-    json_writer_raw(out, "}");
+    return (NodeAbout){
+        .state = state_name(w),
+        .id = w->node->self->id,
+        .role = cluster_file_role_name(w->node->self->role),
+        .version = w->node->options->version,
+        .knot_id = w->node->cluster->knot_id,
+        .isa = kernels_isa_name(w->kernels->isa),
+        .threads = w->threads,
+        .owns = w->range,
+        .budget_bytes = w->node->cluster->memory_bytes,
+        .need_bytes = w->loaded_total_bytes,
+        .resident_bytes = memory_resident(),
+        .peak_bytes = memory_peak(),
+        .resident = w->loaded_resident,
+        .weight_bytes = w->loaded_weight_bytes,
+        .pinned_bytes = w->loaded_pinned_bytes,
+    };
 }
 
 static bool say_ready(void *work, char *json, size_t room)
 {
     NodeWork *w = work;
-    const ClusterFile *c = w->node->cluster;
-    const char *state = state_name(w);
-    bool ready = strcmp(state, "ready") == 0;
-    char knot_id[17];
-    (void)snprintf(knot_id, sizeof knot_id, "%016" PRIx64, c->knot_id);
     JsonWriter out = json_writer_make(json, room - 1);
-    json_writer_raw(&out, "{");
-    json_writer_member_bool(&out, "ready", ready);
-    json_writer_member_text(&out, "state", state);
-    json_writer_member_text(&out, "id", w->node->self->id);
-    json_writer_member_text(&out, "role", cluster_file_role_name(w->node->self->role));
-    json_writer_member_text(&out, "version", w->node->options->version);
-    json_writer_member_u64(&out, "frame_version", FRAME_VERSION);
-    json_writer_member_text(&out, "knot_id", knot_id);
-    json_writer_member_text(&out, "isa", kernels_isa_name(w->kernels->isa));
-    json_writer_member_u64(&out, "threads", w->threads);
     pthread_mutex_lock(&w->lock);
-    json_writer_member_text(&out, "owns", w->range);
-    write_memory(w, &out);
-    w->role->describe(w, &out);
+    NodeAbout a = about(w);
+    w->role->describe(w, &a, &out);
     pthread_mutex_unlock(&w->lock);
-    json_writer_raw(&out, "}");
     ASSERT(!out.full);
     json[out.used] = '\0';
-    return ready;
+    return node_about_is_ready(&a);
 }
 
 static void say_metrics(void *work, char *text, size_t room)
 {
     NodeWork *w = work;
     const NodeWorkFigures *f = &w->figures;
+    NodeWorkCounts counts = {f->calls, f->failures,    f->compute_us,   f->weight_bytes,
+                             f->tiles, f->phase_loads, f->dropped_bytes};
     JsonWriter out = json_writer_make(text, room - 1);
-    metrics_write_count(&out, "cobord_node_calls_total", "Frames begun.", f->calls);
-    metrics_write_count(&out, "cobord_node_call_failures_total", "Frames that failed.",
-                        f->failures);
-    metrics_write_seconds(&out, "cobord_node_compute_seconds_total", "Spent on frames.",
-                          f->compute_us / 1000);
-    metrics_write_count(&out, "cobord_node_weight_bytes_total", "Bytes of weights used.",
-                        f->weight_bytes);
-    metrics_write_count(&out, "cobord_node_weight_tiles_total", "Pieces that they came in.",
-                        f->tiles);
-    metrics_write_count(&out, "cobord_node_phase_loads_total", "Phases used.", f->phase_loads);
-    metrics_write_count(&out, "cobord_node_dropped_bytes_total",
-                        "Bytes of weights given back after use.", f->dropped_bytes);
     pthread_mutex_lock(&w->lock);
-    metrics_write_gauge(&out, "cobord_node_memory_need_bytes", "The sum made before the start.",
-                        w->loaded_total_bytes);
-    metrics_write_gauge(&out, "cobord_node_weight_bytes", "Weights that the node owns.",
-                        w->loaded_weight_bytes);
-    metrics_write_gauge(&out, "cobord_node_weight_pinned_bytes", "Of these, always in memory.",
-                        w->loaded_pinned_bytes);
+    NodeAbout a = about(w);
+    node_about_work(&a, &counts, &out);
     pthread_mutex_unlock(&w->lock);
-    metrics_write_gauge(&out, "cobord_node_memory_budget_bytes", "What the cluster file allows.",
-                        w->node->cluster->memory_bytes);
-    metrics_write_gauge(&out, "cobord_node_ready", "1 when frames are taken.",
-                        strcmp(state_name(w), "ready") == 0);
     w->role->write_metrics(w, &out);
     ASSERT(!out.full);
     text[out.used] = '\0';
@@ -197,8 +163,9 @@ static Error build(NodeWork *w, Why *why)
     NodeMemory *m = &w->memory;
     TRY(node_memory_take(m, &arena, &scratch, why));
     TRY(worker_start(&w->worker, &w->model.file, 0, m->window_bytes, w->threads, why));
-    weights_pin(&w->worker.weights, m->weights_first, m->weights_first + m->pinned_bytes);
-    knot_file_bring_in(&w->model.file, m->weights_first, m->pinned_bytes);
+    weights_pin(&w->worker.weights, m->sizes.weights_first,
+                m->sizes.weights_first + m->pinned_bytes);
+    knot_file_bring_in(&w->model.file, m->sizes.weights_first, m->pinned_bytes);
     w->worker.cancelled = client_is_gone;
     w->worker.cancel_context = w;
     TRY(w->role->build(w, &arena, scratch, why));
@@ -208,7 +175,7 @@ static Error build(NodeWork *w, Why *why)
     w->role->name_range(w, w->range);
     w->loaded_total_bytes = m->total_bytes;
     w->loaded_pinned_bytes = m->pinned_bytes;
-    w->loaded_weight_bytes = m->weights_last - m->weights_first;
+    w->loaded_weight_bytes = m->sizes.weights_last - m->sizes.weights_first;
     w->loaded_resident = m->resident;
     pthread_mutex_unlock(&w->lock);
     return OK;
@@ -219,8 +186,9 @@ static void tear_down(NodeWork *w)
     NodeMemory *m = &w->memory;
     worker_stop(&w->worker);
     node_memory_give_back(m);
-    if (m->weights_last > m->weights_first)
-        knot_file_drop(&w->model.file, m->weights_first, m->weights_last - m->weights_first);
+    if (m->sizes.weights_last > m->sizes.weights_first)
+        knot_file_drop(&w->model.file, m->sizes.weights_first,
+                       m->sizes.weights_last - m->sizes.weights_first);
 }
 
 Error node_work_rebuild(NodeWork *w, const NodeMemory *sum, Why *why)
@@ -228,7 +196,7 @@ Error node_work_rebuild(NodeWork *w, const NodeMemory *sum, Why *why)
     w->loaded = false;
     tear_down(w);
     w->memory = *sum;
-    node_server_limit_bodies(w->server, (size_t)sum->body_bytes_max,
+    node_server_limit_bodies(w->server, (size_t)sum->sizes.body_bytes_max,
                              (size_t)node_memory_bodies_bytes(sum));
     TRY(build(w, why));
     w->loaded = true;
@@ -295,7 +263,7 @@ static Error open_server(NodeWork *w, Why *why)
         .route_count = w->role->route_count,
         .threads = 1,
         .queue_max = QUEUE_MAX,
-        .body_bytes_max = (size_t)w->memory.body_bytes_max,
+        .body_bytes_max = (size_t)w->memory.sizes.body_bytes_max,
         .bodies_bytes_max = (size_t)node_memory_bodies_bytes(&w->memory),
         .context = w,
         .ready = say_ready,
@@ -316,7 +284,7 @@ static Error serve(NodeWork *w, uint32_t threads_default, Why *why)
     TRY(open_server(w, why));
     TRY(node_model_verify(w->node, &w->model, why));
     TRY(build(w, why));
-    char range[NODE_RANGE_BYTES];
+    char range[NODE_ABOUT_RANGE_BYTES];
     memcpy(range, w->range, sizeof range);
     w->loaded = true; /* from here on the range is the working thread's */
     node_announce(w->node, range);

@@ -14,14 +14,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "api/json_writer.h"
+#include "api/node_about.h"
 #include "host/node.h"
 #include "host/node_memory.h"
 #include "host/node_model.h"
 #include "host/node_server.h"
 #include "host/worker.h"
-
-enum { NODE_RANGE_BYTES = 96 };
 
 typedef struct NodeWork NodeWork;
 
@@ -33,9 +31,9 @@ typedef struct NodeWorkRole {
     /* Builds the role; the worker stands. Owner  nothing but memory of the arena and the scratch. */
     Error (*build)(NodeWork *w, Arena *arena, void *scratch, Why *why);
     /* "layers 0-14", "ids 0 to 6144". */
-    void (*name_range)(const NodeWork *w, char out[NODE_RANGE_BYTES]);
-    /* Members of /ready after the common ones, with a comma in front; lines of /metrics. */
-    void (*describe)(const NodeWork *w, JsonWriter *out);
+    void (*name_range)(const NodeWork *w, char out[NODE_ABOUT_RANGE_BYTES]);
+    /* The object of /ready; lines of /metrics. */
+    void (*describe)(const NodeWork *w, const NodeAbout *a, JsonWriter *out);
     void (*write_metrics)(const NodeWork *w, JsonWriter *out);
 } NodeWorkRole;
 
@@ -58,7 +56,7 @@ struct NodeWork {
     NodeWorkFigures figures;
     NodeRequest *current; /* being computed; for the worker's cancelled() */
     pthread_mutex_t lock;
-    char range[NODE_RANGE_BYTES];                                          /* under the lock */
+    char range[NODE_ABOUT_RANGE_BYTES];                                    /* under the lock */
     uint64_t loaded_total_bytes, loaded_pinned_bytes, loaded_weight_bytes; /* under the lock */
     bool loaded_resident;                                                  /* under the lock */
     uint64_t last_log_ns;

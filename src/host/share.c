@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "api/bearer.h"
 #include "base/bytes.h"
 #include "host/clock.h"
 #include "host/key.h"
@@ -77,7 +78,7 @@ static bool may_have(const Share *s, int fd)
         return false;
     if (!receive(fd, (uint8_t *)key, key_bytes, WAIT_MS)) return false;
     key[key_bytes] = '\0';
-    bool right = !s->options.key || key_equals(s->options.key, key);
+    bool right = !s->options.key || bearer_equals(s->options.key, key);
     explicit_bzero(key, sizeof key);
     return right;
 }

@@ -16,15 +16,15 @@ static const uint64_t MIB = (uint64_t)1 << 20;
 
 static NodeMemory some_role(void)
 {
-    return (NodeMemory){.floor_bytes = 3 * MIB,
-                        .scratch_bytes = 4 * MIB,
-                        .cache_bytes = 8 * MIB,
-                        .service_bytes = 2 * MIB,
-                        .body_bytes_max = MIB,
-                        .answer_bytes_max = MIB,
-                        .widest_panel_bytes = MIB / 8,
-                        .weights_first = 5 * MIB,
-                        .weights_last = 65 * MIB};
+    return (NodeMemory){.sizes.floor_bytes = 3 * MIB,
+                        .sizes.scratch_bytes = 4 * MIB,
+                        .sizes.cache_bytes = 8 * MIB,
+                        .sizes.service_bytes = 2 * MIB,
+                        .sizes.body_bytes_max = MIB,
+                        .sizes.answer_bytes_max = MIB,
+                        .sizes.widest_panel_bytes = MIB / 8,
+                        .sizes.weights_first = 5 * MIB,
+                        .sizes.weights_last = 65 * MIB};
 }
 
 static void never_above_the_budget(void **state)
@@ -64,7 +64,7 @@ static void refusals_have_the_sum(void **state)
     assert_non_null(strstr(why.text, "attention cache 8.0"));
     assert_non_null(strstr(why.text, "may take 20.0 MiB"));
     m = some_role();
-    m.cache_bytes = memory_allowed();
+    m.sizes.cache_bytes = memory_allowed();
     assert_int_equal(node_memory_choose(&m, "station-3", UINT64_MAX / 2, &why), ERR_PLAN);
     assert_non_null(strstr(why.text, "this machine has "));
 }
@@ -78,8 +78,8 @@ static void what_was_counted_can_be_taken(void **state)
     NodeMemory m = some_role();
     assert_int_equal(node_memory_choose(&m, "shard-0", memory_resident() + 54 * MIB, &why), OK);
     assert_int_equal(node_memory_take(&m, &arena, &scratch, &why), OK);
-    memset(scratch, 1, m.scratch_bytes);
-    const uint64_t parts[] = {m.floor_bytes, m.cache_bytes, m.logits_bytes, m.service_bytes};
+    memset(scratch, 1, m.sizes.scratch_bytes);
+    const uint64_t parts[] = {m.sizes.floor_bytes, m.sizes.cache_bytes, m.sizes.logits_bytes, m.sizes.service_bytes};
     for (size_t i = 0; i < 4; i++) assert_non_null(arena_take_raw(&arena, parts[i]));
     node_memory_give_back(&m);
     node_memory_give_back(&m);

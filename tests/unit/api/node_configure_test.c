@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "host/node_configure.h"
+#include "api/node_configure.h"
 
 static Error range_of(const char *body, PhaseRange *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The body of POST /configure: {"range":"0-7"} of a station, {"ids":[0,6144]} of a shard. */
-#ifndef COBORD_HOST_NODE_CONFIGURE_H
-#define COBORD_HOST_NODE_CONFIGURE_H
+#ifndef COBORD_API_NODE_CONFIGURE_H
+#define COBORD_API_NODE_CONFIGURE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/node_configure.h"
+#include "api/node_configure.h"
 
 #include <string.h>
 
 #include <yyjson.h>
 
-enum { CONFIGURE_BYTES_MAX = 4096 };
+/* The room takes every body of that size that is what it should be: its text, and a reader's guess of its values. */
+enum { CONFIGURE_BYTES_MAX = 4096, ROOM_BYTES = 6 * CONFIGURE_BYTES_MAX };
 
-/* The only member of the object, which has this name. Owner  *doc: yyjson_doc_free. */
-static Error read_member(const uint8_t *body, size_t bytes, const char *name, yyjson_doc **doc,
+typedef struct Room {
+    uint64_t words[ROOM_BYTES / sizeof(uint64_t)];
+} Room;
+
+/* The only member of the object, which has this name. Owner  *value lies in the room. */
+static Error read_member(const uint8_t *body, size_t bytes, const char *name, Room *room,
                          yyjson_val **value, Why *why)
 {
-    *doc = NULL;
-    if (bytes <= CONFIGURE_BYTES_MAX) *doc = yyjson_read((const char *)body, bytes, 0);
-    yyjson_val *root = yyjson_doc_get_root(*doc);
+    yyjson_alc allocator;
+    yyjson_doc *doc = NULL;
+    if (bytes <= CONFIGURE_BYTES_MAX && yyjson_alc_pool_init(&allocator, room, sizeof *room))
+        doc = yyjson_read_opts((char *)(uintptr_t)body, bytes, 0, &allocator, NULL);
+    yyjson_val *root = yyjson_doc_get_root(doc);
     *value = yyjson_obj_get(root, name);
     if (*value && yyjson_obj_size(root) == 1) return OK;
-    yyjson_doc_free(*doc);
     return error_why(why, ERR_FORMAT, "the body is not an object with the one member \"%s\"", name);
 }
 
@@ -34,14 +40,11 @@ static Error read_range(const char *text, size_t bytes, uint32_t layers, PhaseRa
 Error node_configure_read_range(const uint8_t *body, size_t bytes, uint32_t layers, PhaseRange *out,
                                 Why *why)
 {
-    yyjson_doc *doc;
+    Room room;
     yyjson_val *value;
-    TRY(read_member(body, bytes, "range", &doc, &value, why));
-    Error error = yyjson_is_str(value)
-                      ? read_range(yyjson_get_str(value), yyjson_get_len(value), layers, out, why)
-                      : error_why(why, ERR_FORMAT, "range is no text");
-    yyjson_doc_free(doc);
-    return error;
+    TRY(read_member(body, bytes, "range", &room, &value, why));
+    if (!yyjson_is_str(value)) return error_why(why, ERR_FORMAT, "range is no text");
+    return read_range(yyjson_get_str(value), yyjson_get_len(value), layers, out, why);
 }
 
 static Error read_ids(yyjson_val *value, uint32_t vocabulary, uint32_t *first, uint32_t *last,
@@ -62,10 +65,8 @@ static Error read_ids(yyjson_val *value, uint32_t vocabulary, uint32_t *first, u
 Error node_configure_read_ids(const uint8_t *body, size_t bytes, uint32_t vocabulary,
                               uint32_t *first, uint32_t *last, Why *why)
 {
-    yyjson_doc *doc;
+    Room room;
     yyjson_val *value;
-    TRY(read_member(body, bytes, "ids", &doc, &value, why));
-    Error error = read_ids(value, vocabulary, first, last, why);
-    yyjson_doc_free(doc);
-    return error;
+    TRY(read_member(body, bytes, "ids", &room, &value, why));
+    return read_ids(value, vocabulary, first, last, why);
 }

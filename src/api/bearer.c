@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/bearer.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static bool equals(const char *key, const char *given, size_t given_bytes)
+{
+    size_t bytes = strlen(key);
+    volatile unsigned char differs = bytes != given_bytes;
+    for (size_t i = 0; i < given_bytes; i++)
+        differs |= (unsigned char)(given[i] ^ key[i < bytes ? i : 0]);
+    return !differs;
+}
+
+bool bearer_equals(const char *key, const char *given) { return equals(key, given, strlen(given)); }
+
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c; }
+
+bool bearer_in_header(const char *key, const char *header)
+{
+    if (!header) return false;
+    for (const char *scheme = "bearer "; *scheme; scheme++, header++)
+        if (lower(*header) != *scheme) return false;
+    while (*header == ' ') header++;
+    size_t bytes = strlen(header);
+    while (bytes && (header[bytes - 1] == ' ' || header[bytes - 1] == '\t')) bytes--;
+    return equals(key, header, bytes);
+}
