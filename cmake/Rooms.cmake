@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # src/ROOM/*.c becomes the object library cobord_ROOM. Rooms are listed from the ground up: a file may include only its own
-# room and rooms before it (the tidy test checks that).
+# room and rooms before it (the tidy test checks that). `serve` is not pure, it allocates, but it has no system calls: what links
+# it brings its ports (src/serve/machine.h), natively the host, in a module workers/.
 set(COBORD_PURE_ROOMS base quant knot text model wire cluster api)
 set(COBORD_HOST_ROOMS host cli)
-set(COBORD_ROOMS ${COBORD_PURE_ROOMS})
+set(COBORD_ROOMS ${COBORD_PURE_ROOMS} serve)
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     list(APPEND COBORD_ROOMS ${COBORD_HOST_ROOMS})
 endif()
@@ -87,4 +88,6 @@ if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     add_library(cobord_yyjson_archive STATIC $<TARGET_OBJECTS:cobord_yyjson>)
     target_link_libraries(cobord_upto_base INTERFACE cobord_yyjson_archive)
     target_link_libraries(cobord_upto_host INTERFACE cobord_system)
+    target_link_libraries(cobord_serve_archive INTERFACE cobord_host_archive) # its ports
+    target_link_libraries(cobord_host_archive INTERFACE cobord_serve_archive)
 endif()

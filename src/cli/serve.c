@@ -10,10 +10,11 @@
 #include "cli/model_name.h"
 #include "cli/tls_options.h"
 #include "cli/verbs.h"
+#include "host/api_server.h"
+#include "host/journal.h"
 #include "host/listen.h"
 #include "host/memory.h"
 #include "host/places.h"
-#include "host/serve.h"
 
 static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS, OPTION_QUEUE,
                                          OPTION_JOURNAL, OPTIONS_TLS,  OPTIONS_DRAFT,
@@ -86,38 +87,38 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
     char name[MODEL_NAME_BYTES];
     const Plan *plan = engine_plan(session->engine);
     model_name_of(model, name);
-    ServeOptions options = {
+    ApiServerOptions options = {
         .listen = *listen,
         .certificate_file = tls->certificate,
         .certificate_key_file = tls->key,
-        .model = name,
-        .slots = slots,
-        .queue_max = (uint32_t)options_count(o, OPTION_QUEUE),
-        .form_bytes_max = (size_t)plan->sum.form_bytes,
-        .vocabulary = session->model.hyper.vocabulary,
-        .context = plan->context,
-        .hidden = session->model.hyper.hidden,
-        .tokenizer = session->model.tokenizer,
-        .knot = &session->model.file.knot,
-        .version = COBORD_VERSION,
-        .engine = {.engine = session->engine,
-                   .coordinator = engine_coordinator(session->engine),
-                   .step = step,
-                   .hops = hops,
-                   .begin_hops = begin_hops},
-        .journal = journal_from(o, session->model.file.knot.id),
+        .serve = {.model = name,
+                  .slots = slots,
+                  .queue_max = (uint32_t)options_count(o, OPTION_QUEUE),
+                  .form_bytes_max = (size_t)plan->sum.form_bytes,
+                  .vocabulary = session->model.hyper.vocabulary,
+                  .context = plan->context,
+                  .hidden = session->model.hyper.hidden,
+                  .tokenizer = session->model.tokenizer,
+                  .knot = &session->model.file.knot,
+                  .version = COBORD_VERSION,
+                  .engine = {.engine = session->engine,
+                             .coordinator = engine_coordinator(session->engine),
+                             .step = step,
+                             .hops = hops,
+                             .begin_hops = begin_hops},
+                  .journal = journal_from(o, session->model.file.knot.id)},
     };
     engine_keep_pace(session->engine);
-    Serve *serve;
-    Error error = serve_open(&options, &serve, &why);
+    ApiServer *server;
+    Error error = api_server_open(&options, &server, &why);
     if (error != OK) {
-        journal_close(options.journal);
+        journal_close(options.serve.journal);
         return complain(error, &why, listen->address, NULL);
     }
     announce(listen, tls->certificate != NULL, name, plan, slots);
-    serve_run(serve);
-    serve_close(serve);
-    journal_close(options.journal);
+    api_server_run(server);
+    api_server_close(server);
+    journal_close(options.serve.journal);
     return 0;
 }
 

@@ -123,7 +123,7 @@ static void total_role(PlanRole *role)
                         role->cache_bytes + role->form_bytes + role->pinned_bytes;
 }
 
-/* As host/serve_form.c takes them: the vocabulary's tree, more of it while it is built; one grammar being made; masks
+/* As serve/serve_form.c takes them: the vocabulary's tree, more of it while it is built; one grammar being made; masks
  * and grammars of answers. Real vocabularies take 30 to 40 bytes a token, and 90 to 95 once. */
 uint64_t plan_form_bytes(uint32_t vocabulary, uint32_t sessions, uint64_t room)
 {

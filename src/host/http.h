@@ -16,14 +16,10 @@
 #ifndef COBORD_HOST_HTTP_H
 #define COBORD_HOST_HTTP_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/error.h"
+#include "serve/exchange.h"
 
 typedef struct HttpServer HttpServer;
-typedef struct HttpExchange HttpExchange; /* one request and its answer */
 
 typedef struct HttpServerOptions {
     int listen_fd; /* becomes the server's */
@@ -57,44 +53,13 @@ void http_server_limit_bodies(HttpServer *server, size_t body_bytes_max, size_t 
 /* Ends every connection. Exchanges that were kept must have been released before. */
 void http_server_close(HttpServer *server);
 
-/* ---- The request. Thread  any, except the header: only inside head() and request(). */
+/* ---- Beside what serve/exchange.h has. Thread  any. */
 
-const char *http_exchange_method(const HttpExchange *x);
-const char *http_exchange_path(const HttpExchange *x); /* "" when it is longer than a path may be */
-const char *http_exchange_header(const HttpExchange *x, const char *name); /* NULL: none */
 /* What is behind '?', decoded, as "name=value&name=value". Result  false when it does not fit.
  * Thread  as the header. */
 bool http_exchange_query(const HttpExchange *x, char *out, size_t room);
-uint64_t http_exchange_announced(const HttpExchange *x); /* Content-Length, 0 when there is none */
-/* false: larger than the limit, or no memory for it (*memory): answer 413 or 503. */
-bool http_exchange_body(const HttpExchange *x, const uint8_t **bytes, size_t *count, bool *memory);
-void http_exchange_drop_body(HttpExchange *x);
-bool http_exchange_gone(HttpExchange *x);
 /* Something of the answerer's own. */
 void http_exchange_set_tag(HttpExchange *x, void *tag);
 void *http_exchange_tag(const HttpExchange *x);
-/* An exchange that is kept beyond request() must be released. */
-void http_exchange_keep(HttpExchange *x);
-void http_exchange_release(HttpExchange *x);
-
-/* ---- The answer, once. Thread  any. Nothing happens when the client is gone. */
-
-typedef struct HttpReply {
-    unsigned status;
-    const char *type;  /* a literal */
-    const char *allow; /* a literal, of 405 */
-    unsigned retry_s;  /* 0: none */
-} HttpReply;
-
-/* Owner  `body` is malloc'd and becomes the server's. */
-void http_reply_take(HttpExchange *x, const HttpReply *reply, char *body, size_t bytes);
-void http_reply(HttpExchange *x, const HttpReply *reply, const char *body, size_t bytes);
-
-/* `idle` is written whenever nothing was for idle_s seconds; a literal. */
-void http_stream_begin(HttpExchange *x, const char *type, const char *idle, unsigned idle_s);
-/* false: the client is gone, or the bytes do not fit; none of them is then sent. */
-bool http_stream_write(HttpExchange *x, const void *bytes, size_t count);
-size_t http_stream_pending(HttpExchange *x);
-void http_stream_end(HttpExchange *x);
 
 #endif

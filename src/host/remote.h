@@ -20,8 +20,8 @@
 
 #include "host/knot_file.h"
 #include "host/node.h"
-#include "host/serve.h"
 #include "quant/kernels.h"
+#include "serve/serve.h"
 #include "wire/cluster_file.h"
 
 typedef struct RemoteOptions {
@@ -54,7 +54,7 @@ size_t remote_form_bytes(const Remote *r);
 uint64_t remote_need_bytes(const Remote *r);
 
 /* The role: serves until a signal asks for the end. Errors  those of node_model_open, of the tokenizer, of
- * remote_open and serve_open. */
+ * remote_open and api_server_open. */
 MUST_CHECK Error remote_run(Node *node, Why *why);
 
 #endif

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "api/request.h"
+#include "host/api_server.h"
 #include "host/cpu.h"
 #include "host/draft_model.h"
+#include "host/journal.h"
 #include "host/memory.h"
 #include "host/node_model.h"
 #include "host/open_model.h"
@@ -87,30 +89,30 @@ static Error serve(Node *node, const OpenModel *model, Remote *remote, uint64_t 
                    Journal *journal, Why *why)
 {
     const ClusterFile *c = node->cluster;
-    ServeOptions options = {
+    ApiServerOptions options = {
         .listen = node->listen,
         .certificate_file = node->certificate_file,
         .certificate_key_file = node->certificate_key_file,
         .bodies_bytes_max = bodies_bytes(c, draft_bytes),
-        .form_bytes_max = remote_form_bytes(remote),
-        .model = c->model_name,
-        .slots = c->sessions,
-        .queue_max = QUEUE_MAX,
-        .vocabulary = model->hyper.vocabulary,
-        .hidden = model->hyper.hidden,
-        .context = c->context,
-        .tokenizer = model->tokenizer,
-        .knot = &model->file.knot,
-        .version = node->options->version,
-        .engine = remote_engine(remote),
-        .journal = journal,
+        .serve = {.form_bytes_max = remote_form_bytes(remote),
+                  .model = c->model_name,
+                  .slots = c->sessions,
+                  .queue_max = QUEUE_MAX,
+                  .vocabulary = model->hyper.vocabulary,
+                  .hidden = model->hyper.hidden,
+                  .context = c->context,
+                  .tokenizer = model->tokenizer,
+                  .knot = &model->file.knot,
+                  .version = node->options->version,
+                  .engine = remote_engine(remote),
+                  .journal = journal},
     };
-    Serve *server;
+    ApiServer *server;
     node->listen.fd = -1;
-    TRY(serve_open(&options, &server, why));
+    TRY(api_server_open(&options, &server, why));
     announce(node, c);
-    serve_run(server);
-    serve_close(server);
+    api_server_run(server);
+    api_server_close(server);
     return OK;
 }
 

@@ -59,6 +59,12 @@ class Tidy(unittest.TestCase):
             self.write("src/wire/frame.c", SPDX + f"#  include <{name}>\n")
             self.expect(tidy.check_rooms, f"<{name}>")
 
+    def test_rooms_system_header_in_serve(self):
+        self.write("src/serve/a.c", SPDX + "#include <stdlib.h>\n#include <stdatomic.h>\n")
+        self.clean(tidy.check_rooms)
+        self.write("src/serve/a.c", SPDX + "#include <pthread.h>\n")
+        self.expect(tidy.check_rooms, "<pthread.h>")
+
     def test_rooms_include_without_room(self):
         self.write("src/base/a.c", SPDX + '#include "b.h"\n')
         self.expect(tidy.check_rooms, "must name its room")
@@ -117,6 +123,13 @@ class Tidy(unittest.TestCase):
                      "long time(long *); long a_f(void) { return time(0); }\n"):
             self.archive("base", "a", call)
             self.assertTrue(any("outside the pure rooms" in f for f in self.symbols()), call)
+
+    def test_symbols_serve(self):
+        self.archive("serve", "a", "void *malloc(unsigned long); unsigned long machine_now_ns(void);\n"
+                                   "void *a_f(void) { return malloc(machine_now_ns()); }\n")
+        self.assertEqual(self.symbols(), [])
+        self.archive("serve", "a", "long time(long *); long a_f(void) { return time(0); }\n")
+        self.assertTrue(any("outside the pure rooms" in f for f in self.symbols()))
 
     def test_symbols_call_of_later_room(self):
         self.archive("quant", "b", "int k_f(void); int b_f(void) { return k_f(); }\n")

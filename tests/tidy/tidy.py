@@ -19,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 
-ROOMS = ["base", "quant", "knot", "text", "model", "wire", "cluster", "api", "host", "cli"]
+ROOMS = ["base", "quant", "knot", "text", "model", "wire", "cluster", "api", "serve", "host", "cli"]
 PURE = ROOMS[:8]
+BARE = ROOMS[:9] # without a system: pure, and serve, which allocates and has ports
 ARCH_SUFFIX = re.compile(r"_(avx2|avxvnni|avx512|neon|i8mm|simd128|relaxed)$")
 
 FUNCTION_LINES_MAX = 70
@@ -39,6 +40,8 @@ PURE_CALLS = re.compile(
     r"^(mem(cpy|move|set|cmp|chr)|bcmp|str(len|nlen|cmp|ncmp|chr|rchr)|(unsafe_)?yyjson_\w+"
     r"|__(u?div|u?mod|mul|popcount|clz|ctz|ashl|lshr|ashr|extend|trunc)\w*[sdth][if]\d?"
     r"|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail|__memcpy_chk|__memset_chk|__memmove_chk)$")
+SERVE_SYSTEM_HEADERS = PURE_SYSTEM_HEADERS | {"stdlib.h", "stdatomic.h", "strings.h"}
+SERVE_CALLS = re.compile(PURE_CALLS.pattern + r"|^(malloc|calloc|realloc|free|strn?casecmp|(machine|http|journal)_\w+)$")
 BANNED_CALLS = re.compile(
     r"\b(strcpy|strcat|strncpy|stpcpy|sprintf|vsprintf|strtok|gets|atoi|atol|atoll|atof|scanf|fscanf|alloca"
     r"|rand|srand|setjmp|longjmp|tmpnam|mktemp|system)\s*\(")
@@ -97,7 +100,7 @@ def check_rooms(root):
         if parts[0] == "src" and room not in ROOMS:
             yield path, 1, "not in a room"
             continue
-        below = ROOMS[:ROOMS.index(room) + 1] if room else PURE
+        below = ROOMS[:ROOMS.index(room) + 1] if room else BARE
         text = read(root, path)
         for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', text, re.M):
             yield from include_faults(path, line_of(text, match.start()), match, room, below)
@@ -111,8 +114,8 @@ def include_faults(path, line, match, room, below):
             yield path, line, f'include "{own}" must name its room: "room/file.h"'
         elif target in ROOMS and target not in below:
             yield path, line, f"room {room or 'workers'} may not include room {target}"
-    elif room in PURE and system not in PURE_SYSTEM_HEADERS:
-        yield path, line, f"pure room {room} may not include <{system}>"
+    elif room in BARE and system not in (PURE_SYSTEM_HEADERS if room in PURE else SERVE_SYSTEM_HEADERS):
+        yield path, line, f"{'pure ' if room in PURE else ''}room {room} may not include <{system}>"
 
 
 # ---- headers ---------------------------------------------------------------------------------------------------------
@@ -164,19 +167,20 @@ def check_symbols(root, build):
         known |= {name for _, name, kind, _ in symbols if kind.isupper() and kind not in "UC"}
         for member, name, kind, section in symbols:
             where = os.path.join("src", room, member)
-            if room in PURE:
-                yield from pure_symbol_faults(where, name, kind, section, known)
+            if room in BARE:
+                calls = PURE_CALLS if room in PURE else SERVE_CALLS
+                yield from bare_symbol_faults(where, name, kind, section, known, calls)
             if kind == "T":
                 yield from name_faults(root, room, member, name)
     if not seen:
         yield build, 1, "no archive of any room was found: nothing was checked"
 
 
-def pure_symbol_faults(where, name, kind, section, known):
+def bare_symbol_faults(where, name, kind, section, known, calls):
     mutable = re.match(r"\.(data(?!\.rel\.ro)|bss|tbss|tdata)|\*COM\*", section) or kind in "C"
     if mutable and kind not in "NUwv":
         yield where, 1, f"mutable global {name}"
-    if kind == "U" and name not in known and not PURE_CALLS.match(name):
+    if kind == "U" and name not in known and not calls.match(name):
         yield where, 1, f"calls {name}, which is outside the pure rooms (or in a later one)"
 
 

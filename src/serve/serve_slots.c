@@ -13,8 +13,8 @@
  *   recent than the one that the copy replaces.
  * - wait: when an answer in progress still computes a beginning that is a block longer than either, until it has. */
 #include "cluster/cache.h"
-#include "host/clock.h"
-#include "host/serve_state.h"
+#include "serve/machine.h"
+#include "serve/serve_state.h"
 
 enum { WORTH_TOKENS = CACHE_BLOCK_POSITIONS };
 

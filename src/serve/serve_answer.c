@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a slot's events to text that goes out. All of it on the engine thread. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "host/clock.h"
-#include "host/serve_state.h"
+#include "serve/machine.h"
+#include "serve/serve_state.h"
 
 void serve_answer_free_job(Serve *s, ServeJob *job)
 {
@@ -62,8 +61,8 @@ static void log_gone(const ServeJob *job)
 {
     uint64_t tokens = 0;
     for (uint32_t i = 0; i < job->answer_count; i++) tokens += job->answers[i].generated;
-    fprintf(stderr, "cobord: %s: the client left after %llu tokens; its slot is free\n",
-            job->head.id, (unsigned long long)tokens);
+    serve_say(NULL, "%s: the client left after %llu tokens; its slot is free", job->head.id,
+              (unsigned long long)tokens);
 }
 
 void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
@@ -90,7 +89,7 @@ void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
 /* An answer without a token spent all its time on the prompt. */
 static void note_times(const ServeAnswer *a, AnswerUsage *u)
 {
-    uint64_t now = clock_now_ns(), first = a->first_ns ? a->first_ns : now;
+    uint64_t now = machine_now_ns(), first = a->first_ns ? a->first_ns : now;
     u->total_ns = now - a->queued_ns;
     u->wait_ns = a->started_ns - a->queued_ns;
     u->prompt_ns = first - a->started_ns;
@@ -241,9 +240,7 @@ static void fail(Serve *s, ServeAnswer *a, Error error, const Why *why)
         (void)refusal_of_error(&refusal, error, why);
     else if (!serve_form_explains(a, error, why, &refusal))
         (void)refusal_make(&refusal, REFUSAL_SERVER, NULL, "%s: %s", error_text(error), why->text);
-    if (error != ERR_CANCELLED)
-        fprintf(stderr, "cobord: %s failed: %s: %s\n", a->job->head.id, error_text(error),
-                why->text);
+    if (error != ERR_CANCELLED) serve_say(why, "%s failed: %s", a->job->head.id, error_text(error));
     serve_answer_end_job(s, a->job, &refusal);
 }
 
@@ -338,7 +335,7 @@ static bool take_token(Serve *s, ServeAnswer *a, uint32_t id, const CoordinatorS
     size_t bytes = 0;
     bool stopped = false;
     Why why = {{0}};
-    if (!a->first_ns) a->first_ns = clock_now_ns();
+    if (!a->first_ns) a->first_ns = machine_now_ns();
     a->place = a->places_before + ++a->generated;
     s->figures.generated_tokens++;
     if (a->job->journaled && a->generated > a->journaled)
@@ -377,7 +374,7 @@ static void pause_if_behind(Serve *s, ServeAnswer *a)
         return;
     coordinator_stop(s->options.engine.coordinator, a->slot);
     a->state = SERVE_PAUSED;
-    a->paused_ns = clock_now_ns();
+    a->paused_ns = machine_now_ns();
     s->figures.paused++;
 }
 
@@ -475,7 +472,7 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     const ServeEngine *engine = &s->options.engine;
     Why why = {{0}};
     a->state = SERVE_RUNNING;
-    a->started_ns = clock_now_ns();
+    a->started_ns = machine_now_ns();
     a->slot = slot;
     s->slots[slot] = a;
     s->figures.active++;
@@ -491,6 +488,6 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     a->cached = cached;
     s->figures.prompt_tokens += a->count;
     s->figures.cached_tokens += cached;
-    s->figures.wait_ms += (clock_now_ns() - a->queued_ns) / 1000000;
+    s->figures.wait_ms += (machine_now_ns() - a->queued_ns) / 1000000;
     if (error != OK) fail(s, a, error, &why);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host/serve_state.h"
+#include "serve/serve_state.h"
 #include "text/tool_calls.h"
 
 enum {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/max.h"
-#include "host/serve_state.h"
+#include "serve/serve_state.h"
 
 enum { PART_TOKENS = 64, PART_TEXT = 4096 };
 

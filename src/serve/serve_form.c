@@ -7,9 +7,8 @@
  * All of it is taken from form_bytes_max, which the plan's sum has beside everything else; what has no room there is
  * refused. Grammars are made one at a time, since making one takes more than keeping it. */
 #include <stdlib.h>
-#include <sys/mman.h>
 
-#include "host/serve_state.h"
+#include "serve/serve_state.h"
 
 /* ---- room ---- */
 
@@ -62,28 +61,26 @@ static void give_back(Serve *s, void *memory, size_t bytes)
 
 /* ---- the vocabulary ---- */
 
+/* To pages. */
+static size_t round_up(size_t bytes) { return (bytes + 4095) & ~(size_t)4095; }
+
 static Error plant_vocab(Serve *s, const GrammarVocabOrder *order, Why *why)
 {
-    const size_t page = 4096;
-    size_t bytes = (grammar_vocab_bytes(order) + page - 1) & ~(page - 1);
+    size_t bytes = round_up(grammar_vocab_bytes(order));
     if (!take_room(s, bytes)) return no_room(s, bytes, "the vocabulary's tree", why);
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    Arena arena =
-        arena_make(memory == MAP_FAILED ? NULL : memory, memory == MAP_FAILED ? 0 : bytes);
+    void *memory = machine_take(bytes);
+    Arena arena = arena_make(memory, memory ? bytes : 0);
     Error error = grammar_vocab_plant(order, &arena, &s->vocab, why);
-    size_t kept = error == OK ? (arena.used + page - 1) & ~(page - 1) : 0;
-    if (memory != MAP_FAILED && kept < bytes) (void)munmap((uint8_t *)memory + kept, bytes - kept);
+    size_t kept = error == OK ? round_up(arena.used) : 0;
+    if (kept) machine_trim(memory, bytes, kept);
+    else machine_give(memory, bytes);
     give_room(s, bytes - kept);
     s->vocab_memory = kept ? memory : NULL;
     s->vocab_bytes = kept;
     return error;
 }
 
-void serve_form_close(Serve *s)
-{
-    if (s->vocab_memory) (void)munmap(s->vocab_memory, s->vocab_bytes);
-}
+void serve_form_close(Serve *s) { machine_give(s->vocab_memory, s->vocab_bytes); }
 
 static Error build_vocab(Serve *s, Why *why)
 {
@@ -140,10 +137,10 @@ bool serve_form_prepare(Serve *s, const Request *q, ServeJob *job, Refusal *refu
     Why why = {{0}};
     if (q->form == REQUEST_FREE) return true;
     job->form = q->form;
-    pthread_mutex_lock(&s->form_lock);
+    machine_lock(s->form_lock);
     Error error = s->vocab_memory ? OK : build_vocab(s, &why);
     bool fine = error == OK ? build_grammar(s, q, job, refusal) : refuse(q, error, &why, refusal);
-    pthread_mutex_unlock(&s->form_lock);
+    machine_unlock(s->form_lock);
     return fine;
 }
 

@@ -5,9 +5,8 @@
 #include <strings.h>
 
 #include "api/metrics.h"
-#include "host/clock.h"
-#include "host/memory.h"
-#include "host/serve_state.h"
+#include "serve/machine.h"
+#include "serve/serve_state.h"
 
 typedef enum Route {
     HEALTH,
@@ -100,7 +99,7 @@ static void refuse_method(Serve *s, HttpExchange *x, bool post)
 static bool is_unready(const Serve *s, Why *why)
 {
     uint64_t since = s->unready_ns;
-    return since && clock_now_ns() - since > SERVE_PATIENCE_S * 1000000000ull &&
+    return since && machine_now_ns() - since > SERVE_PATIENCE_S * 1000000000ull &&
            !serve_ready(s, why);
 }
 
@@ -126,9 +125,8 @@ static void check_post(Serve *s, HttpExchange *x)
     if (refusal.kind != REFUSAL_NONE) serve_refuse(s, x, &refusal);
 }
 
-void serve_routes_head(void *serve, HttpExchange *x)
+void serve_routes_head(Serve *s, HttpExchange *x)
 {
-    Serve *s = serve;
     const Path *path = find(x);
     const char *method = http_exchange_method(x);
     bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0,
@@ -248,8 +246,9 @@ static void write_figures(Serve *s, JsonWriter *w)
     metrics_write_gauge(w, "cobord_context_tokens", "positions of a conversation",
                         s->options.context);
     metrics_write_gauge(w, "cobord_connections", "open connections",
-                        http_server_connections(s->http));
-    metrics_write_gauge(w, "process_resident_memory_bytes", "resident memory", memory_resident());
+                        s->options.host.connections(s->options.host.host));
+    metrics_write_gauge(w, "process_resident_memory_bytes", "resident memory",
+                        machine_resident_bytes());
 }
 
 static void reply_metrics(Serve *s, HttpExchange *x)
@@ -298,9 +297,8 @@ static void reply_version(Serve *s, HttpExchange *x)
     serve_reply_json(x, &w);
 }
 
-void serve_routes_request(void *serve, HttpExchange *x)
+void serve_routes_request(Serve *s, HttpExchange *x)
 {
-    Serve *s = serve;
     switch (find(x)->route) {
     case HEALTH:
         http_reply(x, &(HttpReply){200, "application/json", NULL, 0}, "{\"status\":\"ok\"}", 15);

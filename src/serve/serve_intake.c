@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The intake threads: a body becomes a checked request, its text becomes ids, and both become a job in the queue, or a
- * refusal. All that takes time with the size of a request happens here, beside the HTTP thread and the engine's. */
-#include <stdio.h>
+/* The intake: a body becomes a checked request, its text becomes ids, and both become a job in the queue, or a
+ * refusal. All that takes time with the size of a request happens here, natively beside the HTTP thread and the
+ * engine's. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
-#include "host/clock.h"
-#include "host/serve_state.h"
+#include "serve/machine.h"
+#include "serve/serve_state.h"
 
 typedef struct Ids {
     uint32_t *ids; /* malloc'd */
@@ -208,13 +206,6 @@ static bool check_figures(Intake *in)
 
 /* ---- Jobs ---- */
 
-static uint64_t new_seed(void)
-{
-    uint64_t seed;
-    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)time(NULL);
-    return seed;
-}
-
 /* What a job keeps of the request, in one piece of memory. */
 static size_t kept_bytes(const Intake *in)
 {
@@ -282,7 +273,7 @@ static bool fill_answer(Intake *in, ServeJob *job, Arena *arena, uint32_t index)
         Error error = detokenizer_add_stop(&a->detokenizer, stop, q->stop_bytes[i], &why);
         if (error != OK) return refusal_of_error(&in->refusal, error, &why);
     }
-    a->queued_ns = clock_now_ns();
+    a->queued_ns = machine_now_ns();
     return true;
 }
 
@@ -327,7 +318,7 @@ static ServeJob *make_job(Intake *in)
         return NULL;
     }
     if (in->journaled) q->params.seed = in->journaled->seed;
-    else if (!q->seed_given) q->params.seed = new_seed();
+    else if (!q->seed_given) q->params.seed = machine_random();
     *job = (ServeJob){.stream = q->stream,
                       .journaled = q->stream && in->serve->options.journal &&
                                    answer_has_places(request_dialect(q->kind)),
@@ -342,7 +333,7 @@ static ServeJob *make_job(Intake *in)
                              .choices = answers};
     want_figures(in, job);
     if (in->journaled) memcpy(job->head.id, in->place.id, sizeof job->head.id);
-    else answer_make_id(&job->head, new_seed());
+    else answer_make_id(&job->head, machine_random());
     Arena arena = arena_make(memory, bytes);
     bool fine = (job->hops || !q->hops || no_memory(in)) && keep_echo(in, job) &&
                 serve_form_prepare(in->serve, q, job, &in->refusal);
@@ -414,7 +405,7 @@ static void write_journal(const Intake *in, const ServeJob *job)
 
 static void enqueue(Serve *s, ServeJob *job)
 {
-    pthread_mutex_lock(&s->lock);
+    machine_lock(s->lock);
     for (uint32_t i = 0; i < job->answer_count; i++) {
         ServeAnswer *a = &job->answers[i];
         if (s->arrived_last) s->arrived_last->next = a;
@@ -422,7 +413,7 @@ static void enqueue(Serve *s, ServeJob *job)
         s->arrived_last = a;
     }
     s->figures.waiting += job->answer_count;
-    pthread_mutex_unlock(&s->lock);
+    machine_unlock(s->lock);
     serve_wake(s);
 }
 
@@ -603,53 +594,41 @@ static bool resume(Intake *in, const char *place)
 
 static void take_in(Serve *s, HttpExchange *x, const char *place)
 {
-    Intake in = {.serve = s, .x = x, .created_s = (uint64_t)time(NULL)};
+    Intake in = {.serve = s, .x = x, .created_s = machine_time_s()};
     if (!http_exchange_gone(x) && !(*place ? resume(&in, place) : answer(&in)))
         serve_refuse(s, x, &in.refusal);
     for (uint32_t i = 0; i < in.prompt_count; i++) free(in.prompts[i].ids);
     free(in.memory);
 }
 
-/* ---- Threads ---- */
+/* ---- The queue in front ---- */
 
-static void *work(void *serve)
+static ServeIntake *take_oldest(Serve *s)
 {
-    Serve *s = serve;
-    pthread_mutex_lock(&s->lock);
-    for (;;) {
-        ServeIntake *item = s->intake_first;
-        if (!item && s->closing) break;
-        if (!item) {
-            pthread_cond_wait(&s->intake_news, &s->lock);
-            continue;
-        }
-        s->intake_first = item->next;
-        if (!item->next) s->intake_last = NULL;
-        pthread_mutex_unlock(&s->lock);
-        take_in(s, item->x, item->place);
-        http_exchange_release(item->x);
-        free(item);
-        pthread_mutex_lock(&s->lock);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return NULL;
+    machine_lock(s->lock);
+    ServeIntake *item = s->intake_first;
+    if (item) s->intake_first = item->next;
+    if (item && !item->next) s->intake_last = NULL;
+    machine_unlock(s->lock);
+    return item;
 }
 
-Error serve_intake_start(Serve *s, Why *why)
+bool serve_intake_take(Serve *s)
 {
-    for (; s->intake_threads < SERVE_INTAKE_THREADS; s->intake_threads++)
-        if (pthread_create(&s->intake[s->intake_threads], NULL, work, s) != 0)
-            return error_why(why, ERR_NOT_AVAILABLE, "no thread for requests");
-    return OK;
+    ServeIntake *item = take_oldest(s);
+    if (!item) return false;
+    take_in(s, item->x, item->place);
+    http_exchange_release(item->x);
+    free(item);
+    return true;
 }
 
-void serve_intake_stop(Serve *s)
+/* One that is too long is none of ours, and cut it is none either. */
+static void keep_place(char out[SERVE_PLACE_BYTES], const char *place)
 {
-    pthread_mutex_lock(&s->lock);
-    s->closing = true;
-    pthread_cond_broadcast(&s->intake_news);
-    pthread_mutex_unlock(&s->lock);
-    while (s->intake_threads) pthread_join(s->intake[--s->intake_threads], NULL);
+    size_t bytes = strnlen(place, SERVE_PLACE_BYTES - 1);
+    memcpy(out, place, bytes);
+    out[bytes] = '\0';
 }
 
 void serve_intake_push(Serve *s, HttpExchange *x)
@@ -663,12 +642,12 @@ void serve_intake_push(Serve *s, HttpExchange *x)
     }
     *item = (ServeIntake){.x = x};
     const char *place = http_exchange_header(x, "Last-Event-ID");
-    if (place) snprintf(item->place, sizeof item->place, "%s", *place ? place : "?");
+    if (place) keep_place(item->place, *place ? place : "?");
     http_exchange_keep(x);
-    pthread_mutex_lock(&s->lock);
+    machine_lock(s->lock);
     if (s->intake_last) s->intake_last->next = item;
     else s->intake_first = item;
     s->intake_last = item;
-    pthread_cond_signal(&s->intake_news);
-    pthread_mutex_unlock(&s->lock);
+    machine_unlock(s->lock);
+    s->options.host.intake(s->options.host.host);
 }

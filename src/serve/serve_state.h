@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the server share: jobs, counters, and who may touch what. */
-#ifndef COBORD_HOST_SERVE_STATE_H
-#define COBORD_HOST_SERVE_STATE_H
+#ifndef COBORD_SERVE_SERVE_STATE_H
+#define COBORD_SERVE_SERVE_STATE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "api/answer.h"
 #include "api/answer_ollama.h"
 #include "api/request.h"
-#include "host/http.h"
-#include "host/serve.h"
+#include "serve/exchange.h"
+#include "serve/machine.h"
+#include "serve/serve.h"
 #include "text/chat.h"
 #include "text/grammar_mask.h"
 
 enum {
-    SERVE_INTAKE_THREADS = 2,
     SERVE_STREAM_PAUSE_BYTES =
         512 << 10, /* waiting for the reader: the answer pauses above, goes on below the next */
-    SERVE_STREAM_RESUME_BYTES = 128 << 10,
-    SERVE_STREAM_BYTES_MAX = 1 << 20,
     SERVE_PAUSE_S_MAX = 60,
     SERVE_IDLE_COMMENT_S = 10,
     SERVE_PATIENCE_S =
@@ -109,28 +106,22 @@ typedef struct ServeIntake {
 
 struct Serve {
     ServeOptions options;
-    HttpServer *http;
     uint64_t created_s;
     Chat chat;
     void *chat_memory;
     ServeFigures figures;
     atomic_size_t form_bytes; /* that answers with a form have, of form_bytes_max */
     atomic_uint admitted;     /* answers that are queued or have a slot */
-    atomic_bool draining, closing;
+    atomic_bool draining;
     atomic_ullong unready_ns; /* since when the engine is not ready; 0: it is */
     atomic_ullong serial;
-    int wake_fd;
-    /* under `lock` */
-    pthread_mutex_t lock;
-    pthread_cond_t intake_news;
-    pthread_mutex_t form_lock;
-    void *vocab_memory; /* NULL: no answer has needed a form yet; set once */
+    MachineLock *form_lock; /* of making forms */
+    void *vocab_memory;     /* NULL: no answer has needed a form yet; set once */
     size_t vocab_bytes;
     GrammarVocab vocab;
+    MachineLock *lock; /* of these: */
     ServeIntake *intake_first, *intake_last;
     ServeAnswer *arrived_first, *arrived_last;
-    pthread_t intake[SERVE_INTAKE_THREADS];
-    uint32_t intake_threads;
     /* the engine thread's */
     ServeAnswer *queue_first, *queue_last;
     ServeAnswer **slots;
@@ -141,7 +132,14 @@ struct Serve {
 };
 
 /* serve.c */
-void serve_wake(Serve *s); /* thread: any */
+/* A line of the log: serve_say(why, format, ...), the format is error_why's. `why` is put behind it; it may be NULL. */
+#define serve_say(why, ...)                                 \
+    do {                                                    \
+        Why line_;                                          \
+        if (error_why(&line_, OK, __VA_ARGS__) == OK)       \
+            machine_say(line_.text, serve_say_detail(why)); \
+    } while (0)
+static inline const char *serve_say_detail(const Why *why) { return why ? why->text : NULL; }
 /* Sends a refusal as the whole answer. */
 void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal);
 /* What Ollama's clients hear about the model. */
@@ -157,15 +155,11 @@ void serve_slots_forget(Serve *s);
 /* Starts answers of the queue as far as there are slots for them. */
 void serve_slots_give(Serve *s);
 
-/* serve_routes.c: the HTTP server's callbacks; their context is the server. */
-void serve_routes_head(void *serve, HttpExchange *x);
-void serve_routes_request(void *serve, HttpExchange *x);
+/* serve_routes.c */
 /* Whose path it is. */
 RequestKind serve_routes_kind(const HttpExchange *x);
 
 /* serve_intake.c */
-Error serve_intake_start(Serve *s, Why *why);
-void serve_intake_stop(Serve *s);
 void serve_intake_push(Serve *s, HttpExchange *x);
 
 /* serve_form.c: answers with a form. */

@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine thread: who gets a slot, steps, and the end. */
-#include "host/serve.h"
+/* The engine thread's turns: who gets a slot, steps, and the end. */
+#include "serve/serve.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "host/clock.h"
-#include "host/serve_state.h"
-
-enum { FLUSH_S_MAX = 10, CONNECTIONS_MAX = 1024, BODIES_BYTES_MAX = 64 << 20 };
+#include "serve/machine.h"
+#include "serve/serve_state.h"
 
 void serve_wake(Serve *s)
 {
-    uint64_t one = 1;
     const ServeEngine *engine = &s->options.engine;
     if (engine->wake) engine->wake(engine->engine);
-    if (write(s->wake_fd, &one, sizeof one) != sizeof one) return; /* full: it is awake */
+    s->options.host.wake(s->options.host.host);
 }
 
 bool serve_ready(const Serve *s, Why *why)
@@ -60,57 +50,18 @@ void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal)
                w.used);
 }
 
-/* ---- Signals: the first drains, the second reaches the engine through the handler that was there
- * before, which ends the process at the third. ---- */
-
-static volatile sig_atomic_t signals;
-static int signal_fd = -1;
-static const int signal_numbers[] = {SIGINT, SIGTERM, SIGHUP};
-enum { SIGNALS = sizeof signal_numbers / sizeof signal_numbers[0] };
-static struct sigaction signals_before[SIGNALS];
-
-static void take_signal(int number)
-{
-    int saved = errno;
-    uint64_t one = 1;
-    if (signals++)
-        for (size_t i = 0; i < SIGNALS; i++)
-            if (signal_numbers[i] == number && signals_before[i].sa_handler != SIG_DFL)
-                signals_before[i].sa_handler(number);
-    if (write(signal_fd, &one, sizeof one) != sizeof one) errno = saved;
-    errno = saved;
-}
-
-static void catch_signals(int fd)
-{
-    signal_fd = fd;
-    struct sigaction action = {.sa_handler = take_signal};
-    for (size_t i = 0; i < SIGNALS; i++) {
-        (void)sigaction(signal_numbers[i], NULL, &signals_before[i]);
-        if (signals_before[i].sa_handler != SIG_IGN)
-            (void)sigaction(signal_numbers[i], &action, NULL);
-    }
-}
-
-static void release_signals(void)
-{
-    signal_fd = -1;
-    for (size_t i = 0; i < SIGNALS; i++)
-        (void)sigaction(signal_numbers[i], &signals_before[i], NULL);
-}
-
 /* ---- News ---- */
 
 static void take_arrived(Serve *s)
 {
-    pthread_mutex_lock(&s->lock);
+    machine_lock(s->lock);
     if (s->arrived_first) {
         if (s->queue_last) s->queue_last->next = s->arrived_first;
         else s->queue_first = s->arrived_first;
         s->queue_last = s->arrived_last;
         s->arrived_first = s->arrived_last = NULL;
     }
-    pthread_mutex_unlock(&s->lock);
+    machine_unlock(s->lock);
 }
 
 /* The first job found whose client has left. */
@@ -148,7 +99,7 @@ static void look_at_paused(Serve *s)
         if (!a || a->state != SERVE_PAUSED) continue;
         if (http_stream_pending(a->job->x) < SERVE_STREAM_RESUME_BYTES) {
             if (!coordinator_is_under_way(s->options.engine.coordinator, i)) go_on(s, a);
-        } else if (clock_now_ns() - a->paused_ns > SERVE_PAUSE_S_MAX * 1000000000ull) {
+        } else if (machine_now_ns() - a->paused_ns > SERVE_PAUSE_S_MAX * 1000000000ull) {
             Refusal refusal;
             (void)refusal_make(&refusal, REFUSAL_SLOW, NULL,
                                "the answer was not read for %d seconds", SERVE_PAUSE_S_MAX);
@@ -172,12 +123,12 @@ static bool step(Serve *s)
     const CoordinatorEvent *events;
     uint32_t count;
     Why why = {{0}};
-    uint64_t start = clock_now_ns();
+    uint64_t start = machine_now_ns();
     bool works = s->figures.active > 0; /* a cluster's engine also waits for its nodes' health */
     if (!s->options.engine.step(s->options.engine.engine, &events, &count, &why)) return false;
     s->figures.steps += works;
     count_drafts(s);
-    if (works) s->figures.step_ms += (clock_now_ns() - start) / 1000000;
+    if (works) s->figures.step_ms += (machine_now_ns() - start) / 1000000;
     for (uint32_t i = 0; i < count; i++) {
         ServeAnswer *a = s->slots[events[i].slot];
         if (a && a->state == SERVE_RUNNING) serve_answer_event(s, a, &events[i], &why);
@@ -186,80 +137,32 @@ static bool step(Serve *s)
     return true;
 }
 
-static void sleep_until_news(Serve *s, int timeout_ms)
-{
-    struct pollfd wake = {.fd = s->wake_fd, .events = POLLIN};
-    uint64_t count;
-    if (poll(&wake, 1, timeout_ms) == 1 && read(s->wake_fd, &count, sizeof count) != sizeof count)
-        return;
-}
-
-static void notice_signal(Serve *s)
-{
-    if (!signals || s->draining) return;
-    s->draining = true;
-    uint32_t left = s->admitted;
-    if (!left) fprintf(stderr, "cobord: stopping\n");
-    else
-        fprintf(stderr, "cobord: stopping when %u answer%s done; once more to stop at once\n", left,
-                left == 1 ? " is" : "s are");
-}
-
 static void notice_readiness(Serve *s)
 {
     Why why = {{0}};
     if (serve_ready(s, &why)) s->unready_ns = 0;
-    else if (!s->unready_ns) s->unready_ns = clock_now_ns();
+    else if (!s->unready_ns) s->unready_ns = machine_now_ns();
 }
 
-void serve_run(Serve *s)
+ServeTurn serve_turn(Serve *s)
 {
-    for (;;) {
-        notice_signal(s);
-        take_arrived(s);
-        drop_gone(s);
-        look_at_paused(s);
-        serve_slots_forget(s);
-        serve_slots_give(s);
-        notice_readiness(s);
-        if (s->draining && !s->admitted) break;
-        if (!step(s)) sleep_until_news(s, 1000);
-    }
-    /* What is finished still has to reach its readers. */
-    for (int i = 0; i < FLUSH_S_MAX * 20 && http_server_busy(s->http) && signals < 2; i++)
-        sleep_until_news(s, 50);
+    take_arrived(s);
+    drop_gone(s);
+    look_at_paused(s);
+    serve_slots_forget(s);
+    serve_slots_give(s);
+    notice_readiness(s);
+    if (s->draining && !s->admitted) return SERVE_OVER;
+    return step(s) ? SERVE_WORKED : SERVE_IDLE;
+}
+
+uint32_t serve_drain(Serve *s)
+{
+    s->draining = true;
+    return s->admitted;
 }
 
 /* ---- Opening and closing ---- */
-
-static void wake_for(void *serve, HttpExchange *x)
-{
-    (void)x;
-    serve_wake(serve);
-}
-
-static Error open_http(Serve *s, Why *why)
-{
-    HttpServerOptions http = {
-        .listen_fd = s->options.listen.fd,
-        .connections_max = CONNECTIONS_MAX,
-        .body_bytes_max = REQUEST_BODY_BYTES_MAX,
-        .bodies_bytes_max =
-            s->options.bodies_bytes_max ? s->options.bodies_bytes_max : BODIES_BYTES_MAX,
-        .certificate_file = s->options.certificate_file,
-        .certificate_key_file = s->options.certificate_key_file,
-        .stream_bytes_low = SERVE_STREAM_RESUME_BYTES,
-        .stream_bytes_max = SERVE_STREAM_BYTES_MAX,
-        .context = s,
-        .head = serve_routes_head,
-        .request = serve_routes_request,
-        .gone = wake_for,
-        .drained = wake_for,
-    };
-    s->options.listen.fd = -1;
-    TRY(serve_intake_start(s, why));
-    return http_server_open(&http, &s->http, why);
-}
 
 /* Chooses between the model's template and the built-in turns, and tells when a template is there but of no use. */
 static Error make_chat(Serve *s, Why *why)
@@ -276,9 +179,8 @@ static Error make_chat(Serve *s, Why *why)
     free(probe_memory);
     if (!s->chat.tokenizer) return error_why(why, ERR_MEMORY, "no memory for the chat template");
     if (s->chat.fault.text[0])
-        fprintf(stderr, "cobord: the model's chat template is not used, %s: %s\n",
-                s->chat.way == CHAT_NONE ? "so there is no chat" : "but a built-in one",
-                s->chat.fault.text);
+        serve_say(&s->chat.fault, "the model's chat template is not used, %s",
+                  s->chat.way == CHAT_NONE ? "so there is no chat" : "but a built-in one");
     return OK;
 }
 
@@ -287,44 +189,38 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     Serve *s = calloc(1, sizeof *s);
     if (!s) return error_why(why, ERR_MEMORY, "no memory for the server");
     s->options = *options;
-    s->created_s = (uint64_t)time(NULL);
+    s->created_s = machine_time_s();
     s->unready_ns = 1; /* not ready since ever, until the engine says otherwise */
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->form_lock, NULL);
-    pthread_cond_init(&s->intake_news, NULL);
-    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->lock = machine_lock_make();
+    s->form_lock = machine_lock_make();
     s->slots = calloc(options->slots, sizeof *s->slots);
     s->slot_used = calloc(options->slots, sizeof *s->slot_used);
     s->slot_forget = calloc(options->slots, sizeof *s->slot_forget);
     s->event = malloc(SERVE_EVENT_BYTES);
     Error error = OK;
-    if (s->wake_fd < 0 || !s->slots || !s->slot_used || !s->slot_forget || !s->event)
+    if (!s->lock || !s->form_lock || !s->slots || !s->slot_used || !s->slot_forget || !s->event)
         error = error_why(why, ERR_MEMORY, "no memory for the server");
     if (error == OK) error = make_chat(s, why);
-    if (error == OK) catch_signals(s->wake_fd); /* before anybody learns that it serves */
-    if (error == OK) error = open_http(s, why);
     if (error == OK) *out = s;
     else serve_close(s);
     return error;
 }
 
+void serve_end(Serve *s)
+{
+    s->draining = true;
+    take_arrived(s);
+    while (s->queue_first) serve_answer_end_job(s, s->queue_first->job, NULL);
+    for (uint32_t i = 0; i < s->options.slots; i++)
+        if (s->slots[i]) serve_answer_end_job(s, s->slots[i]->job, NULL);
+}
+
 void serve_close(Serve *s)
 {
     if (!s) return;
-    if (signal_fd >= 0) release_signals();
-    s->draining = true;
-    serve_intake_stop(s);
-    take_arrived(s);
-    while (s->queue_first) serve_answer_end_job(s, s->queue_first->job, NULL);
-    for (uint32_t i = 0; s->slots && i < s->options.slots; i++)
-        if (s->slots[i]) serve_answer_end_job(s, s->slots[i]->job, NULL);
-    http_server_close(s->http);
-    if (s->options.listen.fd >= 0) close(s->options.listen.fd);
-    if (s->wake_fd >= 0) close(s->wake_fd);
-    pthread_mutex_destroy(&s->lock);
-    pthread_mutex_destroy(&s->form_lock);
+    machine_lock_free(s->lock);
+    machine_lock_free(s->form_lock);
     serve_form_close(s);
-    pthread_cond_destroy(&s->intake_news);
     free(s->slots);
     free(s->slot_used);
     free(s->slot_forget);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request and its answer, whatever brings them: host/http.c does, and workers/exchange.c. Whoever answers does it at
+ * once, or keeps the exchange and answers later: http_reply, or http_stream_begin, _write ..., _end, once. */
+#ifndef COBORD_SERVE_EXCHANGE_H
+#define COBORD_SERVE_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct HttpExchange HttpExchange;
+
+/* ---- The request. Thread  any, except the header: only while the request is given to its answerer. */
+
+const char *http_exchange_method(const HttpExchange *x);
+const char *http_exchange_path(const HttpExchange *x); /* "" when it is longer than a path may be */
+const char *http_exchange_header(const HttpExchange *x, const char *name); /* NULL: none */
+uint64_t http_exchange_announced(const HttpExchange *x); /* Content-Length, 0 when there is none */
+/* false: larger than the limit, or no memory for it (*memory): answer 413 or 503. */
+bool http_exchange_body(const HttpExchange *x, const uint8_t **bytes, size_t *count, bool *memory);
+void http_exchange_drop_body(HttpExchange *x);
+bool http_exchange_gone(HttpExchange *x);
+/* An exchange that is kept beyond its request's call must be released. */
+void http_exchange_keep(HttpExchange *x);
+void http_exchange_release(HttpExchange *x);
+
+/* ---- The answer, once. Thread  any. Nothing happens when the client is gone. */
+
+typedef struct HttpReply {
+    unsigned status;
+    const char *type;  /* a literal */
+    const char *allow; /* a literal, of 405 */
+    unsigned retry_s;  /* 0: none */
+} HttpReply;
+
+/* Owner  `body` is malloc'd and becomes the exchange's. */
+void http_reply_take(HttpExchange *x, const HttpReply *reply, char *body, size_t bytes);
+void http_reply(HttpExchange *x, const HttpReply *reply, const char *body, size_t bytes);
+
+/* `idle` is written whenever nothing was for idle_s seconds; a literal. */
+void http_stream_begin(HttpExchange *x, const char *type, const char *idle, unsigned idle_s);
+/* false: the client is gone, or the bytes do not fit; none of them is then sent. */
+bool http_stream_write(HttpExchange *x, const void *bytes, size_t count);
+size_t http_stream_pending(HttpExchange *x);
+void http_stream_end(HttpExchange *x);
+
+#endif
