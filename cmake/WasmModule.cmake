@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # WebAssembly modules of the pure rooms. They have no imports: whatever a room would need from outside fails the build.
 #   rooms.wasm   every function of every pure room, nothing left out: shows that they link
-#   cobord.wasm  what workers/*.c export, and what that needs (when there is workers/)
+#   cobord.wasm  what workers/*.c export, and what that needs (when there is workers/): the rooms, src/serve, libc's malloc
 #   kernels_check.wasm  a test
 # The last two once more as NAME-relaxed.wasm, with the kernels of *_relaxed.c: an engine without relaxed SIMD refuses a whole
 # module for one such instruction. -DCOBORD_WASM_RELAXED=OFF leaves them out.
@@ -19,7 +19,7 @@ endif()
 set_source_files_properties(src/base/hash.c PROPERTIES COMPILE_OPTIONS -mno-simd128)
 
 set(objects $<TARGET_OBJECTS:cobord_yyjson>)
-foreach(room IN LISTS COBORD_BUILT_ROOMS)
+foreach(room IN LISTS COBORD_PURE_ROOMS)
     list(APPEND objects $<TARGET_OBJECTS:cobord_${room}>)
 endforeach()
 # 64 KiB for the C stack, below everything else so that an overflow traps instead of overwriting data.
@@ -58,14 +58,14 @@ function(cobord_add_modules name options)
     endif()
 endfunction()
 
-cobord_link_module(rooms ${objects})
+cobord_link_module(rooms ${objects} cmake/wasm/no_malloc.c)
 target_link_options(rooms PRIVATE --no-gc-sections --export-all)
 
 file(GLOB worker_sources CONFIGURE_DEPENDS workers/*.c)
 if(worker_sources)
     # 124 MiB: what is left of a worker's 128 MB (122 MiB) is JavaScript's, and budgets below it are the plan's to keep.
-    cobord_add_modules(cobord "--strip-debug;--max-memory=130023424" ${worker_sources})
+    cobord_add_modules(cobord "--strip-debug;--max-memory=130023424" ${worker_sources} $<TARGET_OBJECTS:cobord_serve>)
 endif()
 
 # The kernels beside the reference: tests/system/wasm_test.py runs it under Node.
-cobord_add_modules(kernels_check --strip-debug tests/wasm/kernels_check.c)
+cobord_add_modules(kernels_check --strip-debug tests/wasm/kernels_check.c cmake/wasm/no_malloc.c)

@@ -1,21 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yyjson can read files by name and has an allocator over malloc. The pure rooms hand it bytes and
- * memory of an arena and never call these; here they fail, so that libc's own, and with them imports
- * from the host, stay out of the module. */
+/* yyjson can read files by name. Nobody calls that; here it fails, so that libc's own, and with it imports from the
+ * host, stay out of the module. */
 #include <stdio.h>
-#include <stdlib.h>
-
-void *malloc(size_t bytes)
-{
-    (void)bytes;
-    return NULL;
-}
-void *realloc(void *memory, size_t bytes)
-{
-    (void)memory, (void)bytes;
-    return NULL;
-}
-void free(void *memory) { (void)memory; }
 
 /* Nothing registers destructors. Without this the linker takes libc's, with exit and every system call behind it. */
 void __wasm_call_dtors(void);
