@@ -2,7 +2,7 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all prepare demo test test-short test-long asan gcc wasm arm64 fuzz bench clean
+.PHONY: all prepare demo test test-short test-workers test-long asan gcc wasm arm64 fuzz bench clean
 
 all: ; @scripts/build default $(JOBS) cobord
 
@@ -22,6 +22,11 @@ test: prepare
 test-short:
 	@scripts/build default $(JOBS)
 	@cd build && ctest -L 'tidy|unit|kernel' -j $(JOBS) --output-on-failure
+
+# Cloudflare's side on the real runtime, offline once the packages are there.
+test-workers:
+	@scripts/build default $(JOBS)
+	@cd build && ctest -R 'system\.(workers|deploy|conformance)' --output-on-failure
 
 # What takes long: a 7B-shaped model in 128 MiB, the other compiler, ThreadSanitizer, ten minutes of fuzzing per target.
 test-long: test

@@ -2,19 +2,26 @@
 """Python packages that tests compare with: imported where they are installed; else put into a virtual environment in
 the user's cache, once."""
 import glob
+import hashlib
 import importlib.util
 import json
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
+
+
+def cache_folder():
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cobord-tests")
 
 
 def need(name, version):
     """Makes `import name` work."""
     if importlib.util.find_spec(name):
         return
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    place = os.path.join(cache, "cobord-tests", f"{name}-venv")
+    place = os.path.join(cache_folder(), f"{name}-venv")
     found = folders(place)
     if not any(os.path.isdir(os.path.join(f, name)) for f in found):
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
@@ -38,8 +45,7 @@ JAVASCRIPT = {
 def need_javascript(name):
     """The folder with node_modules/NAME, in the user's cache."""
     version, integrity = JAVASCRIPT[name]
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    place = os.path.join(cache, "cobord-tests", f"{name}-js-{version}")
+    place = os.path.join(cache_folder(), f"{name}-js-{version}")
     lock = os.path.join(place, "package-lock.json")
     if not os.path.isfile(lock):
         os.makedirs(place, exist_ok=True)
@@ -48,4 +54,24 @@ def need_javascript(name):
     with open(lock) as f:
         found = json.load(f)["packages"][f"node_modules/{name}"]
     assert (found["version"], found["integrity"]) == (version, integrity), f"{place} holds another {name}: remove it"
+    return place
+
+
+def need_locked(folder):
+    """A folder in the user's cache whose node_modules/ is what FOLDER/package-lock.json says: npm compares the bytes of
+    every package with it."""
+    files = [pathlib.Path(folder) / name for name in ("package.json", "package-lock.json")]
+    name = hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
+    place = os.path.join(cache_folder(), f"{pathlib.Path(folder).name}-js-{name}")
+    if not os.path.isdir(place):
+        os.makedirs(cache_folder(), exist_ok=True)
+        making = tempfile.mkdtemp(dir=cache_folder())
+        for f in files:
+            shutil.copy(f, making)
+        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", making],
+                       check=True, timeout=600)
+        try:
+            os.rename(making, place)
+        except OSError:  # somebody else was faster
+            shutil.rmtree(making)
     return place

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The front of a script: what the outside reaches. It answers GET /health itself, so that a node under
+ * load is alive, and passes everything else to the script's one object, which computes. */
+import { targetOf } from './target.mjs';
+
+const HEALTH = '{"status":"ok"}';
+const GONE = JSON.stringify({ error: {
+    message: 'try again: the node began anew while it answered', type: 'node_error', param: null, code: 'again',
+    retryable: true } });
+
+function isHealth(request) {
+    const reading = request.method === 'GET' || request.method === 'HEAD';
+    return reading && targetOf(request).split('?', 1)[0] === '/health';
+}
+
+const json = (text, more) => new Response(text, { headers: { 'Content-Type': 'application/json' }, ...more });
+
+export const front = {
+    async fetch(request, env) {
+        if (isHealth(request)) return json(HEALTH);
+        try {
+            return await env.NODE.get(env.NODE.idFromName('node')).fetch(request);
+        } catch (error) {
+            console.error(`the object did not answer: ${error?.message ?? error}`);
+            return json(GONE, { status: 503, headers: { 'Content-Type': 'application/json', 'Retry-After': '1' } });
+        }
+    },
+};

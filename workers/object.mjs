@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The one object of a node's script: an instance of the module and the requests that wait for it. One request
+ * at a time, from its head to the work after its response; they stay in their order.
+ *
+ *   fetch --> queue --> (open, when there is no instance) --> serve --> response --> work after it
+ *
+ * The instance lives as long as the object does. One that could not be opened serves the request that found it
+ * so, with the reason; one that trapped serves nothing. The next request begins with a new one. */
+import { Node } from './node.mjs';
+
+const WAITING_MAX = 64;
+
+export function objectOf(kind) {
+    return class {
+        #context; #env; #node;
+        #last = Promise.resolve();
+        #waiting = 0;
+
+        constructor(context, env) {
+            this.#context = context;
+            this.#env = env;
+            this.#last = this.#open().catch(error => console.error(`not opened: ${error?.stack ?? error}`));
+        }
+
+        fetch(request) {
+            if (this.#waiting >= WAITING_MAX) return this.#full();
+            this.#waiting++;
+            return new Promise((resolve, reject) => {
+                this.#last = this.#last.then(() => this.#serve(request, resolve))
+                    .catch(error => this.#fall(error, reject));
+                this.#context.waitUntil(this.#last);
+            });
+        }
+
+        #full() {
+            if (!this.#node) throw new Error('too many requests wait until it is open');
+            return this.#node.full();
+        }
+
+        async #open() {
+            const node = new Node(kind, this.#env, this.#context.storage.sql);
+            await node.open();
+            this.#node = node;
+        }
+
+        async #serve(request, respond) {
+            this.#waiting--;
+            if (!this.#node) await this.#open();
+            await this.#node.serve(request, respond);
+            if (this.#node.failed) this.#node = undefined;
+        }
+
+        #fall(error, reject) {
+            console.error(`fell: ${error?.stack ?? error}`);
+            this.#node = undefined;
+            reject(error);
+        }
+    };
+}

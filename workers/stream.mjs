@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Bytes of a body into WebAssembly memory: a BYOB reader fills one buffer that is used again and again, and they
+ * are copied from there. (No reader fills WebAssembly memory itself; every other way leaves garbage, or takes 4 KiB
+ * at a time.) */
+
+const STAGING_BYTES = 1 << 20;
+const spare = []; // buffers between two uses: as many as bodies were read at the same time
+
+/* Fills at most `room` bytes at `address` of `memory`. Result: how many came; more than `room` when the body goes on
+ * behind them, which is then left. */
+export async function readInto(body, memory, address, room) {
+    if (!body) return 0;
+    const reader = body.getReader({ mode: 'byob' });
+    let staging = spare.pop() ?? new ArrayBuffer(STAGING_BYTES), came = 0;
+    try {
+        while (came <= room) {
+            const want = Math.min(room - came || 1, STAGING_BYTES); // one more, to see the end
+            const { value, done } = await reader.readAtLeast(want, new Uint8Array(staging, 0, want));
+            if (!value) break; // the buffer went with a cancelled body
+            staging = value.buffer;
+            const fits = value.subarray(0, room - came);
+            new Uint8Array(memory.buffer, address + came, fits.length).set(fits);
+            came += value.length;
+            if (done) break;
+        }
+        if (staging.byteLength) spare.push(staging);
+        return came;
+    } finally {
+        reader.cancel().catch(() => {});
+    }
+}
+
+/* Reads to the end of a body that nobody wants: a sender that is cut off while it sends does not see the answer. */
+export async function readAway(body) {
+    const reader = body.getReader({ mode: 'byob' });
+    let buffer = new ArrayBuffer(STAGING_BYTES);
+    for (let over = false; !over;) {
+        const { value, done } = await reader.read(new Uint8Array(buffer));
+        over = done || !value;
+        buffer = value?.buffer;
+    }
+}
+
+/* The bytes of a body without a length: at most `most`, and one more when there are more. */
+export async function readSome(body, most) {
+    const parts = [];
+    let came = 0;
+    for await (const part of body) {
+        parts.push(part.subarray(0, most + 1 - came));
+        came += parts.at(-1).length;
+        if (came > most) break; // leaving the loop cancels the body
+    }
+    const bytes = new Uint8Array(came);
+    for (let at = 0; parts.length; at += parts.shift().length) bytes.set(parts[0], at);
+    return bytes;
+}
