@@ -68,7 +68,7 @@ static void choose_pinned(NodeMemory *m, uint64_t budget)
 Error node_memory_choose(NodeMemory *m, const char *id, uint64_t budget, Why *why)
 {
     uint64_t allowed = memory_allowed();
-    m->process_bytes = memory_resident() + SLACK_BYTES;
+    if (!m->process_bytes) m->process_bytes = memory_resident() + SLACK_BYTES;
     choose_window(m, budget);
     m->total_bytes = base_bytes(m) + m->window_bytes;
     if (m->total_bytes > budget) return refuse(m, id, "may take", budget, why);

@@ -22,8 +22,10 @@ typedef struct NodeMemory {
     /* By the role: */
     NodeSizes sizes;
     uint64_t rows_window_bytes; /* for single rows from elsewhere when the weights are resident */
-    /* By node_memory_choose: */
+    /* Measured by node_memory_choose when it is 0: a node that gets another range has the old one in
+     * memory then, and keeps the figure of its start. */
     uint64_t process_bytes;
+    /* By node_memory_choose: */
     bool resident;         /* nothing is streamed */
     uint64_t window_bytes; /* streamed weights in memory at once */
     uint64_t tile_bytes_max;

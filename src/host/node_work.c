@@ -151,7 +151,7 @@ static void say_metrics(void *work, char *text, size_t room)
 
 Error node_work_fits(NodeWork *w, NodeMemory *sum, Why *why)
 {
-    *sum = (NodeMemory){0};
+    *sum = (NodeMemory){.process_bytes = w->memory.process_bytes};
     TRY(w->role->size(w, sum, why));
     return node_memory_choose(sum, w->node->self->id, w->node->cluster->memory_bytes, why);
 }

@@ -8,6 +8,7 @@ P1, P2, P3, P4, P5 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 FORWARD, FORWARD_ANSWER, EMBED, EMBED_ANSWER, LOGITS, LOGITS_ANSWER = range(1, 7)
 F32, F16, INT8 = 1, 2, 3
 PREFILL, DECODE, VERIFY = 1, 2, 3
+DENSE, SPARSE = 1, 2
 
 
 def _left(x, n):
@@ -90,10 +91,11 @@ class Sequence:
         self.parent, self.parent_length = parent, parent_length
 
 
-def forward(knot_id, bounds, hidden, sequences, x, request_id, mode=PREFILL, wanted=None, cache=1, ffn=0, g=b""):
-    """A forward frame of F32 rows. `x`: bytes; `bounds`: (first, last)."""
+def forward(knot_id, bounds, hidden, sequences, x, request_id, mode=PREFILL, wanted=None, cache=1, ffn=0, g=b"",
+            element=F32):
+    """A forward frame. `x`: bytes of rows; `bounds`: (first, last)."""
     rows = sum(s.rows for s in sequences)
-    fields = struct.pack("<IIBBHIIIII8x", *bounds, mode, F32, 0 if wanted is None else 1, rows, hidden, ffn,
+    fields = struct.pack("<IIBBHIIIII8x", *bounds, mode, element, 0 if wanted is None else 1, rows, hidden, ffn,
                          len(sequences), len(wanted or []))
     for s in sequences:
         fields += struct.pack("<QQIIII", s.session, s.parent, s.parent_length, s.position, s.rows, 0)
@@ -101,11 +103,34 @@ def forward(knot_id, bounds, hidden, sequences, x, request_id, mode=PREFILL, wan
     return header(FORWARD, knot_id, cache, request_id, x + g, fields) + x + g
 
 
-def embed(knot_id, ids_range, hidden, ids, request_id=1):
-    """Asks for dense F32 rows."""
+def embed(knot_id, ids_range, hidden, ids, request_id=1, element=F32, form=DENSE):
     payload = struct.pack(f"<{len(ids)}I", *ids)
-    fields = struct.pack("<IIIBBHII", *ids_range, len(ids), F32, 1, 0, hidden, 0)
+    fields = struct.pack("<IIIBBHII", *ids_range, len(ids), element, form, 0, hidden, 0)
     return header(EMBED, knot_id, 0, request_id, payload, fields) + payload
+
+
+class Row:
+    """What is wanted of a row of logits (section 5). `seen`: [(id, count)]; `bias`: [(id, bias)]; `mask`: bytes."""
+
+    def __init__(self, k=0, sum_scale=None, repetition=1.0, presence=0.0, frequency=0.0, seen=(), bias=(), mask=None,
+                 sliced=False, wanted_id=None):
+        self.seen, self.bias, self.mask, self.wanted_id = seen, bias, mask, wanted_id
+        flags = (sum_scale is not None) + 2 * sliced + 4 * (mask is not None) + 8 * (wanted_id is not None)
+        self.fields = struct.pack("<IffffIII", k, sum_scale or 0, repetition, presence, frequency, len(seen), len(bias),
+                                  flags)
+
+    def lists(self):
+        seen = b"".join(struct.pack("<II", *p) for p in self.seen)
+        bias = b"".join(struct.pack("<If", *p) for p in self.bias)
+        return seen + bias + (self.mask or b"") + (
+            b"" if self.wanted_id is None else struct.pack("<I", self.wanted_id))
+
+
+def logits_of(knot_id, ids_range, hidden, rows, x, request_id=1, element=F32):
+    """A logits frame of [Row]."""
+    fields = struct.pack("<IIIB3xI20x", *ids_range, len(rows), element, hidden) + b"".join(r.fields for r in rows)
+    payload = x + b"".join(r.lists() for r in rows)
+    return header(LOGITS, knot_id, 0, request_id, payload, fields) + payload
 
 
 def logits(knot_id, ids_range, hidden, rows, x, k, request_id=1):

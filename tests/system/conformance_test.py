@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One suite of requests against every host of nodes. Answers are held against the pages, and those of two hosts against
+each other,
+byte for byte: processes of this machine's best instruction set, of none, and Workers on the real runtime."""
+import copy
+import http.client
+import importlib.util
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import unittest
+
+import _conform_api as api
+import _conform_nodes as conform
+import _conform_wardens as wardens
+import _conformance as suite
+import _frames as frames
+import _wardens
+from _nodes import KEY
+
+SHOWN = 12
+MIB = 1 << 20
+NODES = ["station-0", "station-1", "shard-0", "shard-1"]
+WARDENS = ["layer-warden-0", "layer-warden-1", "shard-warden-0", "shard-warden-1"]
+QUEUE = 64
+TERMS = {"context": conform.CONTEXT, "chunk": conform.CHUNK, "sessions": conform.SESSIONS, "memory": 128 * MIB,
+         "warden_memory": 64 * MIB}
+
+
+class Native(_wardens.Cluster):
+    """Processes of this machine; nodes read the knot themselves."""
+
+    def __init__(self, roles, *arguments, name="native"):
+        store = str(conform.MODEL.path.parent)
+        super().__init__(conform.MODEL, shard={"cache": "sqlite:rows.db"}, node_store=store, **TERMS)
+        self.name = name
+        for entry in [*self.file["stations"], *self.file["shards"]]:
+            del entry["warden"]
+        self.write()
+        for node in roles:
+            self.start(node, *(() if "warden" in node else arguments))
+
+    def address(self, node):
+        host, _, port = self.entry(node)["address"].rpartition(":")
+        return host, int(port)
+
+    def faults(self):
+        """Whoever is not alive any more."""
+        return [f"{n.id} ended: {n.errors()[-300:]}" for n in self.nodes if not n.alive()]
+
+
+class Workers:
+    """The same cluster in the real runtime."""
+
+    name = "workers"
+
+    def __init__(self, roles, native):
+        import _workers
+        self.file = copy.deepcopy(native.file)
+        more = {"VERSION": ready(native, roles[0])["version"]}
+        for node in roles:
+            if node.startswith("shard-") and "warden" not in node:
+                more["LOGIT_ROWS"] = str(ready(native, node)["logit_rows"])
+        self.runtime = _workers.Workers(self.file, roles, KEY, more={node: more for node in roles})
+        self.address, self.stop = self.runtime.address, self.runtime.stop
+
+    def faults(self):
+        return [] if self.runtime.harness.process.poll() is None else ["the runtime ended"]
+
+
+def hosts(roles):
+    """Running hosts, the one that is compared with first. CONFORMANCE_HOSTS names others than the usual."""
+    named = os.environ.get("CONFORMANCE_HOSTS", "workers").split(",")
+    out = [Native(roles)]
+    if "scalar" in named:
+        out.append(Native(roles, "--threads", 1, "--isa", "scalar", name="scalar"))
+    if "workers" in named and importlib.util.find_spec("_workers"):
+        out.append(Workers(roles, out[0]))
+    return out
+
+
+def ready(host, node):
+    """What a node says of itself."""
+    line = http.client.HTTPConnection(*host.address(node), timeout=60)
+    line.request("GET", "/ready", headers={} if node == api.NODE else {"Authorization": "Bearer " + KEY})
+    value = json.loads(line.getresponse().read())
+    line.close()
+    return value
+
+
+class Hosts(unittest.TestCase):
+    roles = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = hosts(cls.roles)
+
+    @classmethod
+    def tearDownClass(cls):
+        for host in cls.hosts:
+            host.stop()
+
+    def conform(self, cases):
+        """Every host is asked the same; what it answers is right, and the same everywhere."""
+        first = None
+        for host in self.hosts:
+            begun = time.monotonic()
+            answers = suite.play(host.address, cases)
+            print(f"{host.name}: {len(cases)} requests in {time.monotonic() - begun:.1f} s", file=sys.stderr)
+            found = suite.all_faults(cases, answers) + host.faults()
+            with self.subTest(host=host.name):
+                self.none(found, f"of {len(cases)} answers of {host.name} are wrong")
+            if first is None:
+                first = answers
+                continue
+            with self.subTest(host=host.name, against=self.hosts[0].name):
+                self.none(suite.differences(cases, first, answers),
+                          f"of {len(cases)} answers of {self.hosts[0].name} and {host.name} are not the same")
+
+    def none(self, found, what):
+        if found:
+            self.fail(f"{len(found)} {what}\n" + "\n".join(found[:SHOWN]))
+
+
+class Suite(unittest.TestCase):
+    """The suite itself: it sees what is wrong, and what is not the same."""
+
+    def test_faults(self):
+        case = suite.Case("x", "POST /forward", 400, "range", b"", says="beyond")
+        good = {"error": {"message": "beyond", "type": "node_error", "param": None, "code": "range",
+                          "retryable": False}}
+        head = {"content-type": "application/json"}
+
+        def found(status=400, head=head, **more):
+            return suite.faults(case, suite.Answer(status, head, json.dumps({"error": {**good["error"],
+                                                                                       **more}}).encode()))
+        self.assertEqual(found(), [])
+        for wrong in ({"status": 409}, {"code": "type"}, {"code": "position"}, {"retryable": True}, {"message": "x"},
+                      {"param": "x"}, {"type": "x"}, {"more": 1}, {"head": {}}, {"head": {**head, "retry-after": "1"}}):
+            self.assertEqual(len(found(**wrong)) > 0, True, wrong)
+        empty = suite.Case("x", "HEAD /ready", 200)
+        self.assertTrue(suite.faults(empty, suite.Answer(200, {}, b"x")))
+        self.assertTrue(suite.faults(suite.Case("x", "GET /", 200, gives=b"a"), suite.Answer(200, {}, b"b")))
+
+    def test_differences(self):
+        frame = bytes(frames.forward(1, (0, 4), 8, [frames.Sequence(1, 0, 1)], bytes(32), 1))
+
+        def differs(kind, a, b, status=200, head=None):
+            return suite.difference(suite.Case("x", "GET /", 200, kind=kind), suite.Answer(200, {}, a),
+                                    suite.Answer(status, head or {}, b)) is not None
+        self.assertFalse(differs("bytes", b"a", b"a"))
+        self.assertFalse(differs("forward", b"COBF" + frame[4:], b"COBF" + frame[4:84] + b"abcd" + frame[88:]))
+        self.assertFalse(differs("json", b'{"isa":"a","b":{"c":1}}', b'{"isa":"z","b":{"c":1}}'))
+        self.assertFalse(differs("metrics", b"cobord_node_queue 1\nx 2", b"cobord_node_queue 9\nx 2"))
+        self.assertFalse(differs("text", b'"created":1,"x"', b'"created":2,"x"'))
+        for more in ({"b": b"b"}, {"status": 400}, {"head": {"content-type": "x"}}, {"head": {"allow": "x"}}):
+            self.assertTrue(differs("bytes", b"a", **{"b": b"a", **more}), more)
+        self.assertTrue(differs("forward", frame, frame[:90] + b"x" + frame[91:]))
+        self.assertTrue(differs("json", b'{"b":{"c":1}}', b'{"b":{"c":2}}'))
+        self.assertTrue(differs("json", b'{"b":1,"c":1}', b'{"c":1,"b":1}'))
+        self.assertTrue(differs("metrics", b"x 2", b"x 3"))
+        self.assertTrue(differs("metrics", b"# HELP x a\nx 2", b"# HELP x b\nx 2"))
+        self.assertTrue(differs("text", b'"created":1,"x"', b'"created":2,"y"'))
+
+
+class Nodes(Hosts):
+    roles = NODES
+
+    def test_stations(self):
+        self.conform(conform.station("station-0") + conform.station("station-1"))
+
+    def test_shards(self):
+        rows_max = ready(self.hosts[0], "shard-0")["logit_rows"]
+        self.conform(conform.shard("shard-0", rows_max) + conform.shard("shard-1", rows_max))
+
+
+class Wardens(Hosts):
+    roles = WARDENS
+
+    def test_layer_wardens(self):
+        self.conform(wardens.layer_warden("layer-warden-0"))
+
+    def test_shard_wardens(self):
+        self.conform(wardens.shard_warden("shard-warden-0"))
+
+
+class Coordinator(Hosts):
+    roles = [*NODES, api.NODE]
+
+    def setUp(self):
+        end = time.monotonic() + 60
+        for host in self.hosts:
+            while ready(host, api.NODE)["status"] != "ready" and time.monotonic() < end:
+                time.sleep(0.05)
+
+    def test_api(self):
+        cases = api.coordinator()
+        self.conform(cases)
+
+
+class Crowd(Hosts):
+    """What needs several at once: no order is promised, so answers are held against the pages only."""
+
+    roles = NODES[:1]
+
+    def begin(self, host, session, request):
+        """Sends a frame and does not wait."""
+        body = frames.forward(conform.MODEL.id, (0, 60), conform.MODEL.hidden, [frames.Sequence(session, 0, 64)],
+                              conform.rows_of(64), request)
+        s = socket.create_connection(host.address("station-0"), timeout=60)
+        s.sendall(f"POST /forward HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {len(body)}\r\n"
+                  "\r\n".encode() + body)
+        return s
+
+    @staticmethod
+    def answer(s):
+        got = http.client.HTTPResponse(s)
+        got.begin()
+        out = suite.Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+        s.close()
+        return out
+
+    def test_more_than_wait(self):
+        """A bounded queue, and bounded bodies: some wait, the others are told to come again, nobody is forgotten."""
+        for host in self.hosts:
+            with self.subTest(host=host.name):
+                lines = [self.begin(host, 1, 1000 + i) for i in range(2 * QUEUE + 16)]
+                answers = [self.answer(s) for s in lines]
+                statuses = [a.status for a in answers]
+                case = suite.Case("station-0", "POST /forward", (200, 409, 503), kind="forward")
+                self.none([f for a in answers for f in suite.faults(case, a)], "answers are wrong")
+                self.assertGreaterEqual(statuses.count(200), 1)
+                self.assertGreaterEqual(statuses.count(503), 1)
+                self.assertEqual({a.error()["code"] for a in answers if a.status == 503}, {"again"})
+
+    def test_health_meanwhile(self):
+        for host in self.hosts:
+            with self.subTest(host=host.name):
+                lines, times = [self.begin(host, 2, 5000 + i) for i in range(24)], []
+                for _ in range(10):
+                    begun = time.monotonic()
+                    line = http.client.HTTPConnection(*host.address("station-0"), timeout=10)
+                    line.request("GET", "/health")
+                    self.assertEqual(line.getresponse().read(), conform.HEALTHY)
+                    line.close()
+                    times.append(time.monotonic() - begun)
+                for s in lines:
+                    self.assertIn(self.answer(s).status, (200, 409, 503))
+                self.assertLess(sorted(times)[len(times) // 2], 0.1, times)
+
+    def test_who_leaves_is_forgotten(self):
+        for host in self.hosts:
+            with self.subTest(host=host.name):
+                for s in [self.begin(host, 3, 9000 + i) for i in range(8)]:
+                    s.close()
+                got = []
+                thread = threading.Thread(target=lambda: got.append(self.answer(self.begin(host, 4, 9100))))
+                thread.start()
+                thread.join(30)
+                self.assertEqual([a.status for a in got], [200])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, warnings="ignore")
