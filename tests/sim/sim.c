@@ -226,6 +226,7 @@ static void run(Sim *s)
     sim_nodes_stop(s);
     sim_clock_free(s);
     free(s->rows);
+    for (uint32_t i = 0; i < s->plan.request_count; i++) free(s->requests[i].mask_memory);
     s->counts->seeds++;
 }
 
@@ -299,7 +300,9 @@ static void print_counts(const SimCounts *c)
         {c->right, "right, "},
         {c->scores, "scores, "},
         {c->pools, "sums, "},
-        {c->forks, "copies\n"},
+        {c->forks, "copies, "},
+        {c->masked, "tokens by a grammar, "},
+        {c->rows, "hidden rows known\n"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         printf("%llu %s", (unsigned long long)lines[i].count, lines[i].what);
@@ -310,7 +313,8 @@ static bool covers_all(const SimCounts *c)
 {
     const uint64_t seen[] = {c->cancelled, c->own_fault, c->dropped, c->doubled, c->corrupted,
                              c->late,      c->replays,   c->hedges,  c->own,     c->superseded,
-                             c->drafts,    c->right,     c->scores,  c->pools,   c->forks};
+                             c->drafts,    c->right,     c->scores,  c->pools,   c->forks,
+                             c->rows,      c->masked};
     bool all = true;
     for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) all &= seen[i] > 0;
     for (int i = 0; i < SIM_FAULT_KINDS; i++) all &= c->faults[i] > 0;
@@ -410,7 +414,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < 6; i++)
         signal((const int[]){SIGILL, SIGTRAP, SIGSEGV, SIGABRT, SIGFPE, SIGALRM}[i], on_signal);
     sim_model_make(&model);
+    model.grammars = sim_grammar_open();
     int code = a.broken ? run_broken(&a, &model) : run_all(&a, &model);
+    sim_grammar_close(model.grammars);
     sim_model_free(&model);
     return code;
 }

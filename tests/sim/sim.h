@@ -5,10 +5,12 @@
  *
  *   sim_scenario  what the seed says: cluster, requests, faults
  *   sim_model     random weights
+ *   sim_grammar   forms that answers must have
  *   sim_solo      the oracle: one request alone, one station, one shard, no pipeline, no wire
  *   sim_clock     events in the order of their time
  *   sim_nodes     stations and shards, their memory, their deaths
  *   sim_network   calls on their way there and back
+ *   sim_rows      rows behind wrong guesses
  *   sim_clients   requests, slots, cancels, the coordinator's restart; compares with the oracle
  *   sim           seeds, report
  *
@@ -35,6 +37,7 @@ enum {
     SIM_FAULTS_MAX = 24,
     SIM_BIASES_MAX = 4,
     SIM_TEXT_MAX = 512,
+    SIM_GRAMMARS = 4,
 
     SIM_LAYERS = 3,
     SIM_HIDDEN = 64,
@@ -61,15 +64,25 @@ uint32_t sim_random_below(SimRandom *r, uint32_t n); /* 0 .. n - 1; 0 for n = 0 
 uint64_t sim_random_between(SimRandom *r, uint64_t low, uint64_t high); /* both possible */
 bool sim_random_chance(SimRandom *r, uint32_t per_10000);
 
+typedef struct SimGrammars SimGrammars;
+
 /* ---- The model: one for all seeds. */
 typedef struct SimModel {
     Knot knot;
     Hyper hyper;
     uint8_t *payload;
     void *memory;
+    SimGrammars *grammars;
 } SimModel;
 void sim_model_make(SimModel *m);
 void sim_model_free(SimModel *m);
+
+/* ---- Forms of answers. */
+SimGrammars *sim_grammar_open(void);
+void sim_grammar_close(SimGrammars *g);
+/* What may follow `tokens` by the grammar. Owner  *memory is malloc'd. */
+GrammarMask *sim_grammar_mask(const SimGrammars *g, uint32_t grammar, const uint32_t *tokens,
+                              uint32_t count, void **memory);
 
 /* ---- What a seed says. */
 typedef enum SimFaultKind {
@@ -86,8 +99,8 @@ typedef struct SimFault {
     SimFaultKind kind;
     uint64_t at_ns, duration_ns;
     uint32_t node;
-    uint32_t
-        after; /* so many requests that came to the node, or to any for the coordinator; 0: at at_ns */
+    /* So many requests that came to the node, or to any for the coordinator; 0: at at_ns. */
+    uint32_t after;
     bool silent; /* callers of a dead node hear nothing instead of a reset */
 } SimFault;
 
@@ -106,6 +119,7 @@ typedef struct SimRequest {
     int copies; /* the request whose beginning it shares when that is being answered, or -1 */
     bool scores, pools;
     uint32_t tops, score_from; /* of its tokens; UINT32_MAX: those of the answer only */
+    int grammar;               /* that the answer follows, or -1 */
     /* What should come, known when it starts. */
     uint32_t said[SIM_CONTEXT_MAX + 1], said_count; /* all tokens; those emitted are appended */
     uint32_t want[SIM_CONTEXT_MAX + 1], want_count;
@@ -117,6 +131,7 @@ typedef struct SimRequest {
     bool cancelled, exempt; /* exempt: its answer was degraded */
     uint32_t slot, emitted, next_score;
     int source; /* the slot whose copy it became, to be forgotten at its end, or -1 */
+    void *mask_memory;
     uint64_t started_ns, ended_ns;
 } SimRequest;
 
@@ -149,7 +164,7 @@ typedef struct SimCounts {
     uint64_t seeds, requests, cancelled, tokens, calls, late;
     uint64_t dropped, doubled, corrupted, faults[SIM_FAULT_KINDS];
     uint64_t replays, hedges, degraded, superseded, own, own_fault;
-    uint64_t drafts, right, scores, pools, forks;
+    uint64_t drafts, right, scores, pools, forks, rows, masked;
 } SimCounts;
 
 /* ---- Events. */
@@ -287,6 +302,9 @@ void sim_network_end(Sim *s, uint32_t call, const PipelineAnswer *answer);
 /* ARRIVAL, WORK, ANSWER, DEADLINE. */
 void sim_network_event(Sim *s, SimEvent *e);
 const char *sim_network_path(PipelinePath path);
+
+/* Whether row `row` of the call, for logits, is behind a wrong guess. */
+bool sim_rows_may_be_unknown(const Sim *s, uint32_t call, uint32_t row);
 
 void sim_clients_start_coordinator(Sim *s);
 void sim_clients_stop_coordinator(Sim *s);

@@ -164,6 +164,16 @@ static uint32_t next_prompt_score(const SimRequest *q)
     return q->next_score < q->said_count ? q->next_score : UINT32_MAX;
 }
 
+/* A mask of its own, which has taken what was emitted. */
+static Error constrain(Sim *s, uint32_t slot, SimRequest *q, Why *why)
+{
+    free(q->mask_memory);
+    GrammarMask *mask =
+        sim_grammar_mask(s->model->grammars, (uint32_t)q->grammar,
+                         q->said + q->said_count - q->emitted, q->emitted, &q->mask_memory);
+    return coordinator_constrain(s->coordinator, slot, mask, why);
+}
+
 static void begin(Sim *s, uint32_t slot, uint32_t i, const uint32_t *ids, uint32_t count)
 {
     SimRequest *q = &s->requests[i];
@@ -171,6 +181,7 @@ static void begin(Sim *s, uint32_t slot, uint32_t i, const uint32_t *ids, uint32
     Error error = coordinator_start(s->coordinator, slot, ids, count, q->tokens_max - q->emitted,
                                     &q->params, &why);
     if (error == OK && q->pools) error = coordinator_pool(s->coordinator, slot, &why);
+    if (error == OK && q->grammar >= 0) error = constrain(s, slot, q, &why);
     if (error == OK && q->scores)
         error = coordinator_score(s->coordinator, slot, q->tops, next_prompt_score(q), &why);
     if (error != OK) {
@@ -287,6 +298,7 @@ static void take_token(Sim *s, uint32_t i, uint32_t token)
     q->said[q->said_count++] = token;
     q->emitted++;
     s->counts->tokens++;
+    s->counts->masked += q->grammar >= 0;
 }
 
 static bool is_score(const CoordinatorScore *a, const CoordinatorScore *b)

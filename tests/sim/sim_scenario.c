@@ -92,6 +92,17 @@ static void make_extras(Sim *s)
     }
 }
 
+/* Some answers follow a grammar; those are not guessed for. By numbers of their own, too. */
+static void make_grammars(Sim *s)
+{
+    SimRandom r = {s->seed * UINT64_C(0x9fb21c651e98df25) + 11};
+    for (uint32_t i = 0; i < s->plan.request_count; i++) {
+        SimRequest *q = &s->requests[i];
+        bool has = sim_random_below(&r, 4) == 0 && q->tokens_max;
+        q->grammar = has ? (int)sim_random_below(&r, SIM_GRAMMARS) : -1;
+    }
+}
+
 /* --- Faults --- */
 
 static void make_network(SimScenario *p, SimRandom *r, bool bad)
@@ -241,6 +252,7 @@ void sim_scenario_make(Sim *s)
     make_faults(p, &r, weather != 0 && weather != 2, busy_ns(s, span_ns));
     if (sim_random_below(&r, 10) == 0 || s->broken == SIM_BREAK_FENCE) invite_twins(s);
     make_extras(s);
+    make_grammars(s);
     s->random.state = sim_random_next(&r);
 }
 
@@ -256,6 +268,7 @@ static void print_requests(const Sim *s, FILE *out)
                 (double)q->params.temperature, q->params.top_k, (double)q->params.top_p);
         if (q->scores) fprintf(out, ", scores from %d and %u tops", (int)q->score_from, q->tops);
         if (q->pools) fprintf(out, ", a sum");
+        if (q->grammar >= 0) fprintf(out, ", by grammar %d", q->grammar);
         if (q->copies >= 0) fprintf(out, ", a copy of request %d", q->copies);
         if (q->follows >= 0 && q->forks) fprintf(out, ", in a copy");
         if (q->follows >= 0) fprintf(out, ", after %u tokens of request %d", q->keep, q->follows);

@@ -14,6 +14,7 @@ typedef struct Solo {
     SimNode station, shard;
     float *x;
     SamplerCandidate *candidates;
+    GrammarMask *mask; /* NULL: any token may follow */
 } Solo;
 
 static void remember_row(Sim *s, const float *row)
@@ -97,6 +98,7 @@ static Error pick(Sim *s, Solo *solo, SimRequest *q, const uint32_t *tokens, uin
     remember_row(s, solo->x);
     TRY(shard_begin_logits(solo->shard.shard, solo->x, 1, &why));
     TRY(sim_nodes_drive_shard(s, &solo->shard, &why));
+    if (solo->mask) shard_mask(solo->shard.shard, 0, grammar_mask_now(solo->mask), 0);
     shard_adjust(solo->shard.shard, 0, &q->params, seen,
                  sampler_count(&q->params, tokens, count, seen, SIM_CONTEXT_MAX + 1));
     logsum_start(&sum);
@@ -105,7 +107,7 @@ static Error pick(Sim *s, Solo *solo, SimRequest *q, const uint32_t *tokens, uin
     TRY(sampler_pick(&q->params, solo->candidates, k, true, &sum, count, &result, &why));
     *token = result.id;
     if (q->scores) score(solo, q, result.id, &q->want_score[count]);
-    return OK;
+    return solo->mask ? grammar_mask_take(solo->mask, result.id, &why) : OK;
 }
 
 static Error answer(Sim *s, Solo *solo, SimRequest *q)
@@ -133,8 +135,13 @@ void sim_solo_run(Sim *s, SimRequest *q)
     sim_nodes_open_shard(s, &solo.shard, 0, SIM_VOCABULARY, 1);
     solo.x = malloc((size_t)s->plan.context * (SIM_HIDDEN + SIM_FFN) * sizeof(float));
     solo.candidates = malloc(SIM_VOCABULARY * sizeof *solo.candidates);
+    void *mask_memory = NULL;
+    if (q->grammar >= 0)
+        solo.mask =
+            sim_grammar_mask(s->model->grammars, (uint32_t)q->grammar, NULL, 0, &mask_memory);
     q->want_count = 0;
     q->want_error = answer(s, &solo, q);
+    free(mask_memory);
     free(solo.x);
     free(solo.candidates);
     sim_nodes_close(&solo.station);
