@@ -272,10 +272,16 @@ void tool_calls_push(ToolCalls *p, const uint8_t *text, size_t bytes)
     }
 }
 
+/* What is held is of a call: it was told, or a grammar lets it become nothing else. */
+static bool is_of_call(const ToolCalls *p)
+{
+    if (p->place == TOOL_CALLS_IN_CALL) return p->told || p->eager;
+    return p->eager && p->matched && (p->whole || !p->spoke);
+}
+
 void tool_calls_end(ToolCalls *p)
 {
-    bool cut = p->place == TOOL_CALLS_IN_CALL && p->told,
-         blank = p->held_bytes == p->space && p->place != TOOL_CALLS_IN_CALL && p->whole;
-    if (cut || blank) p->held_bytes = 0;
+    bool blank = p->held_bytes == p->space && p->place != TOOL_CALLS_IN_CALL && p->whole;
+    if (is_of_call(p) || blank) p->held_bytes = 0;
     release(p);
 }

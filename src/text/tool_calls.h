@@ -12,7 +12,8 @@
  * What is no call stays text, marker and all: no JSON object, no name of 1 to 64 letters, digits, _ and -,
  * arguments that are no object, more than `room` bytes, an answer that ends before its brace. So a call has to
  * be held back until it is whole. `eager` is for answers that a grammar keeps to the form: name and arguments
- * then go out as they come, and a call that is cut stays what it was.
+ * then go out as they come, and a call that is cut stays what it was; of one that is cut before, or in its marker,
+ * nothing is left.
  *
  * Qwen2.5-Coder likes to write the object in a fence of ```json, and small models write it alone. Where the
  * tools' names are known, both are calls too, if the object has one of the names and arguments, and nothing
@@ -80,8 +81,8 @@ typedef struct ToolCalls {
     ToolCallsPlace place;
     uint8_t *held; /* white space, marker, object: what may still become text */
     size_t held_bytes, room;
-    uint32_t space,
-        matched; /* in text and behind a call: held white space, then matched bytes of a marker */
+    /* In text and behind a call: held white space, then matched bytes of a marker. */
+    uint32_t space, matched;
     uint32_t begun, whole; /* calls */
     JsonCheck check;
     ToolCallsSpan key, name, arguments;
@@ -95,7 +96,7 @@ void tool_calls_start(ToolCalls *p, uint8_t *held, size_t room, bool eager, Tool
 void tool_calls_push(ToolCalls *p, const uint8_t *text, size_t bytes);
 /* After the start: the tools' names. Owner  they stay the caller's. */
 void tool_calls_know(ToolCalls *p, const ToolCallsName *names, size_t count);
-/* The answer has ended: what is held is text, but white space behind a call. */
+/* The answer has ended: what is held is text, but white space behind a call, and what is of a call (`eager`). */
 void tool_calls_end(ToolCalls *p);
 
 /* 1 to 64 of [a-zA-Z0-9_-]. */

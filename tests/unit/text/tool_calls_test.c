@@ -32,7 +32,7 @@ static const Case cases[] = {
     {CALL(F) "\nand more", "|Nf|A{}|E|T\nand more", NULL},
     {CALL(F) " </tool_calls>", "|Nf|A{}|E|T </tool_calls>", NULL},
     {"<tool_call>" F "}\n</tool_call>", "|Nf|A{}|E|T}\n</tool_call>", NULL},
-    {"<tool_call>" F "</tool", "|Nf|A{}|E|T</tool", NULL},
+    {"<tool_call>" F "</tool", "|Nf|A{}|E|T</tool", "|Nf|A{}|E"},
     {"<tool_call>" F "</x", "|Nf|A{}|E|T</x", NULL},
     /* order and company of the members */
     {CALL("{\"arguments\": {\"x\": 1}, \"name\": \"f\"}"), "|Nf|A{\"x\": 1}|E", NULL},
@@ -69,7 +69,12 @@ static const Case cases[] = {
     {"<tool_call><tool_call>" F, "|T<tool_call>|Nf|A{}|E", NULL},
     {"<tool_call>{\"a\": 01<tool_call>" F, "|T<tool_call>{\"a\": 01|Nf|A{}|E", NULL},
     /* cut, or broken inside the arguments */
-    {"so <tool_call>{\"name\": \"f\", \"argu", "|Tso <tool_call>{\"name\": \"f\", \"argu", NULL},
+    {"so <tool_call>{\"name\": \"f\", \"argu", "|Tso <tool_call>{\"name\": \"f\", \"argu", "|Tso"},
+    {CALL(F) "\n<tool", "|Nf|A{}|E|T\n<tool", "|Nf|A{}|E"},
+    {CALL(F) "\n<tool_call>", "|Nf|A{}|E|T\n<tool_call>", "|Nf|A{}|E"},
+    {CALL(F) "\n<tool_call>\n{\"na", "|Nf|A{}|E|T\n<tool_call>\n{\"na", "|Nf|A{}|E"},
+    {"so\n" CALL(F) "\n<to", "|Tso|Nf|A{}|E|T\n<to", "|Tso|Nf|A{}|E"},
+    {"<tool", "|T<tool", ""},
     {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b",
      "|T<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b", "|Nf|A{\"a\": \"b"},
     {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": b} and",
