@@ -5,7 +5,9 @@
  *   a prompt    [ids ...]              a pick at its end; with scores also one of each row whose next token has none
  *   a pool      [ids ...]              no pick; all rows are wanted
  *
- * Picks and rows of a frame are shared out so that each active slot may have one of both. */
+ * Picks and rows of a frame are shared out so that each active slot may have one of both. The answers in progress of a
+ * frame share the rows that a single one may have with all its guesses: a pass is cheap up to some rows, however many
+ * answers they are of. */
 #include "cluster/coordinator_state.h"
 
 #include <string.h>
@@ -132,7 +134,7 @@ static uint32_t guess(Coordinator *c, const Frame *to, uint32_t slot, uint32_t r
     Slot *s = &c->slots[slot];
     uint32_t most = min_u32(c->config.drafts, picks_left(c, to) - 1);
     if (s->alone || s->mask || has_penalties(&s->params)) return 0;
-    most = min_u32(most, min_u32(room, to->share_rows) - 1);
+    most = min_u32(most, min_u32(room, min_u32(to->share_rows, to->guess_rows)) - 1);
     most = min_u32(most, min_u32(s->tokens_left - 1, c->config.context - s->count));
     if (!most) return 0;
     uint32_t count = draft_guess(&s->draft, s->tokens, s->count, out, most);
@@ -140,8 +142,8 @@ static uint32_t guess(Coordinator *c, const Frame *to, uint32_t slot, uint32_t r
     return count ? count : guess_elsewhere(c, slot, out, most);
 }
 
-/* Up to `room` rows of one slot; the row that ends its tokens only when there is room for its pick.
- * */
+/* Up to `room` rows of one slot; the row that ends its tokens only when there is room for its
+ * pick. */
 static void add_rows(Coordinator *c, Frame *to, uint32_t slot, uint32_t room)
 {
     Slot *s = &c->slots[slot];
@@ -202,12 +204,14 @@ static uint32_t count_active(const Coordinator *c, bool decode_only)
     return count;
 }
 
-/* The answers in progress are spread over the frames; no frame makes those wait for a long prompt.
- * */
+/* The answers in progress are spread over the frames; no frame makes those wait for a long
+ * prompt. */
 static void add_together(Coordinator *c, Frame *to)
 {
     uint32_t decode = count_active(c, true), spread = c->config.spread, most = c->rows_max;
-    add_slots(c, to, true, decode / spread + (decode % spread != 0), most);
+    uint32_t answers = decode / spread + (decode % spread != 0);
+    to->guess_rows = max_u32((1 + c->config.drafts) / max_u32(answers, 1), 1);
+    add_slots(c, to, true, answers, most);
     if (decode) most = min_u32(most, to->public.rows + PREFILL_ROWS_BESIDE_DECODE);
     add_slots(c, to, false, c->config.slots, most);
 }

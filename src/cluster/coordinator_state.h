@@ -28,8 +28,8 @@ typedef struct Slot {
     SamplerBias *bias; /* [SAMPLER_BIAS_MAX] of params */
     SamplerSeen *seen; /* of its pick: one at most is under way when penalties are on */
     GrammarMask *mask; /* what its answer must follow, NULL: nothing */
-    uint32_t *
-        bits; /* [mask_words] of its pick: frames under way have them longer than there is a mask */
+    /* [mask_words] of its pick: frames under way have them longer than there is a mask. */
+    uint32_t *bits;
     bool scores, pools;
     uint32_t tops, score_next; /* the first token that has no score and is to get one */
     CoordinatorScore *score; /* [scored_rows]: of the frame under way, then until they are taken */
@@ -51,6 +51,7 @@ typedef struct Frame {
     CoordinatorFrame public;
     bool alone;
     uint32_t share, share_rows; /* picks and rows that a slot with several may take */
+    uint32_t guess_rows;        /* rows that an answer in progress may take with its guesses */
     uint32_t *ids;              /* [chunk] */
     StationSequence *sequences; /* [slots] */
     CoordinatorPick *picks;     /* [picks_max], a part of all frames' */
@@ -110,8 +111,8 @@ void coordinator_forks_return(Coordinator *c, const StationSequence *sequence);
 
 /* coordinator_scores.c: candidates beside those that the choice needs, and the sum, for a score. */
 void coordinator_scores_ask(const Coordinator *c, CoordinatorPick *pick);
-/* The token is known: notes it. Result  whether the score is whole; else the pick asks for a sum.
- * */
+/* The token is known: notes it. Result  whether the score is whole; else the pick asks for a
+ * sum. */
 bool coordinator_scores_note(Coordinator *c, CoordinatorPick *pick, Choice *choice,
                              const SamplerCandidate *candidates, uint32_t count);
 MUST_CHECK Error coordinator_scores_finish(const CoordinatorPick *pick, const Choice *choice,

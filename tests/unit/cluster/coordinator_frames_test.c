@@ -105,12 +105,69 @@ static void with_everything(void **state)
     run_seeds((Way){true, true, true, true, true});
 }
 
+static uint32_t as_many_as_may_be(void *context, uint32_t slot, const uint32_t *tokens,
+                                  uint32_t count, const SamplerParams *params, uint32_t *out,
+                                  uint32_t max)
+{
+    (void)context, (void)slot, (void)tokens, (void)count, (void)params;
+    for (uint32_t i = 0; i < max; i++) out[i] = 1;
+    return max;
+}
+
+/* Rows of the first frame of so many answers, each of which would be guessed for without end. */
+static uint32_t rows_of_answers(uint32_t answers, uint32_t drafts, uint32_t spread)
+{
+    const CoordinatorConfig config = {.vocabulary = WORLD_IDS,
+                                      .context = WORLD_CONTEXT,
+                                      .chunk = 600,
+                                      .slots = answers,
+                                      .logit_rows = 600,
+                                      .frames = 2,
+                                      .spread = spread,
+                                      .drafts = drafts};
+    const SamplerParams greedy = sampler_defaults();
+    const uint32_t prompt = 1;
+    size_t bytes = (size_t)coordinator_bytes(&config);
+    void *memory = malloc(bytes);
+    Arena arena = arena_make(memory, bytes);
+    Coordinator *c;
+    CoordinatorFrame *frame;
+    assert_int_equal(coordinator_build(&config, &arena, &c, NULL), OK);
+    coordinator_set_drafter(c, &(CoordinatorDrafter){NULL, as_many_as_may_be});
+    for (uint32_t i = 0; i < answers; i++)
+        assert_int_equal(coordinator_start(c, i, &prompt, 1, 60, &greedy, NULL), OK);
+    assert_true(coordinator_frame(c, &frame));
+    uint32_t rows = frame->rows;
+    assert_int_equal(frame->pick_count, rows);
+    free(memory);
+    return rows;
+}
+
+/* However many answers are in progress, a frame has no more rows of guesses than one answer may bring. */
+static void answers_share_the_rows_of_guesses(void **state)
+{
+    (void)state;
+    assert_int_equal(rows_of_answers(1, 15, 1), 16);
+    assert_int_equal(rows_of_answers(2, 15, 1), 16);
+    assert_int_equal(rows_of_answers(3, 15, 1), 3 * 5);
+    assert_int_equal(rows_of_answers(8, 15, 1), 16);
+    assert_int_equal(rows_of_answers(8, 15, 2), 16); /* four of them in each of two frames */
+    assert_int_equal(rows_of_answers(8, 31, 1), 32);
+    assert_int_equal(rows_of_answers(9, 15, 1), 9);
+    assert_int_equal(rows_of_answers(20, 15, 1), 20);
+    for (uint32_t n = 1; n < 30; n++) assert_true(rows_of_answers(n, 7, 1) <= (n > 8 ? n : 8));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_guesses), cmocka_unit_test(with_guesses),
-        cmocka_unit_test(with_a_drafter),  cmocka_unit_test(with_forks),
-        cmocka_unit_test(with_scores),     cmocka_unit_test(with_everything),
+        cmocka_unit_test(without_guesses),
+        cmocka_unit_test(with_guesses),
+        cmocka_unit_test(with_a_drafter),
+        cmocka_unit_test(with_forks),
+        cmocka_unit_test(with_scores),
+        cmocka_unit_test(with_everything),
+        cmocka_unit_test(answers_share_the_rows_of_guesses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
