@@ -26,10 +26,7 @@ void answer_make_id(AnswerHead *head, uint64_t number)
 {
     JsonWriter w = json_writer_make(head->id, sizeof head->id - 1);
     json_writer_raw(&w, table_of(head->dialect)->prefix);
-    for (unsigned shift = 64; shift;) {
-        shift -= 4;
-        json_writer_bytes(&w, &"0123456789abcdef"[number >> shift & 15], 1);
-    }
+    json_writer_hex64(&w, number);
     head->id[w.used] = '\0';
 }
 
@@ -59,7 +56,8 @@ void answer_write_role(AnswerHead *head, JsonWriter *w, uint32_t index)
 
 void answer_write_piece(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece)
 {
-    table_of(head->dialect)->piece(head, w, index, piece);
+    const AnswerTable *table = table_of(head->dialect);
+    if (table->piece) table->piece(head, w, index, piece);
 }
 
 void answer_write_finish(AnswerHead *head, JsonWriter *w, uint32_t index, AnswerFinish finish)
@@ -71,12 +69,14 @@ void answer_write_finish(AnswerHead *head, JsonWriter *w, uint32_t index, Answer
 void answer_write_end(AnswerHead *head, JsonWriter *w, const AnswerPiece *whole,
                       const AnswerUsage *usage)
 {
-    table_of(head->dialect)->stream_end(head, w, whole, usage);
+    const AnswerTable *table = table_of(head->dialect);
+    if (table->stream_end) table->stream_end(head, w, whole, usage);
 }
 
 void answer_write_fault(AnswerHead *head, JsonWriter *w, const Refusal *refusal)
 {
-    table_of(head->dialect)->fault(head, w, refusal);
+    const AnswerTable *table = table_of(head->dialect);
+    if (table->fault) table->fault(head, w, refusal);
 }
 
 void answer_write_hops(JsonWriter *w, const AnswerUsage *usage)
@@ -157,12 +157,12 @@ void answer_end(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage)
 void answer_model(JsonWriter *w, const char *model, uint64_t created_s, uint32_t context,
                   uint32_t hidden)
 {
-    json_writer_raw(w, "{\"id\":");
-    json_writer_text(w, model);
-    json_writer_raw(w, ",\"object\":\"model\",\"created\":");
-    json_writer_u64(w, created_s);
-    json_writer_raw(w, ",\"owned_by\":\"cobord\",\"context_length\":");
-    json_writer_u64(w, context);
+    json_writer_raw(w, "{");
+    json_writer_member_text(w, "id", model);
+    json_writer_member_text(w, "object", "model");
+    json_writer_member_u64(w, "created", created_s);
+    json_writer_member_text(w, "owned_by", "cobord");
+    json_writer_member_u64(w, "context_length", context);
     json_writer_member_u64(w, "embedding_length", hidden);
     json_writer_member_text(w, "embedding_pooling", "mean");
     json_writer_raw(w, "}");

@@ -79,7 +79,7 @@ static void end(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage)
     json_writer_raw(w, "]");
     json_writer_member_text(w, "model", head->model);
     json_writer_member_text(w, "pooling", "mean");
-    if (head->degraded) json_writer_raw(w, ",\"degraded\":true");
+    if (head->degraded) json_writer_member_bool(w, "degraded", true);
     json_writer_raw(w, ",\"usage\":{");
     json_writer_member_u64(w, "prompt_tokens", usage->prompt);
     json_writer_member_u64(w, "total_tokens", usage->prompt);
@@ -88,28 +88,5 @@ static void end(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage)
 }
 
 /* There are no streams of them. */
-static void write_piece(AnswerHead *head, JsonWriter *w, uint32_t index, const AnswerPiece *piece)
-{
-    (void)head, (void)w, (void)index, (void)piece;
-}
-
-static void write_stream_end(AnswerHead *head, JsonWriter *w, const AnswerPiece *whole,
-                             const AnswerUsage *usage)
-{
-    (void)head, (void)w, (void)whole, (void)usage;
-}
-
-static void write_fault(AnswerHead *head, JsonWriter *w, const Refusal *refusal)
-{
-    (void)head;
-    refusal_write(refusal, w);
-}
-
-const AnswerTable answer_embeddings = {.prefix = "embd-",
-                                       .type = "application/json",
-                                       .piece = write_piece,
-                                       .stream_end = write_stream_end,
-                                       .fault = write_fault,
-                                       .begin = begin,
-                                       .choice = choice,
-                                       .end = end};
+const AnswerTable answer_embeddings = {
+    .prefix = "embd-", .type = "application/json", .begin = begin, .choice = choice, .end = end};

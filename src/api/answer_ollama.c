@@ -65,14 +65,6 @@ static void begin(AnswerHead *head, JsonWriter *w)
 
 /* ---- Calls of tools: their arguments are JSON in JSON, so only such as are an object, in one line ---- */
 
-static bool is_utf8(const uint8_t *text, size_t bytes)
-{
-    int length = 1;
-    for (size_t at = 0; at < bytes && length > 0; at += (size_t)length)
-        length = utf8_look(text + at, bytes - at);
-    return length > 0;
-}
-
 static bool is_object(const uint8_t *text, size_t bytes)
 {
     JsonCheck check = {0};
@@ -82,7 +74,7 @@ static bool is_object(const uint8_t *text, size_t bytes)
     while (at < bytes &&
            (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r'))
         at++;
-    return result == JSON_CHECK_WHOLE && at == bytes && is_utf8(text, bytes);
+    return result == JSON_CHECK_WHOLE && at == bytes && utf8_is_text(text, bytes);
 }
 
 /* What breaks a line there is never in a string. */
@@ -276,10 +268,7 @@ static void write_model(const AnswerOllamaModel *m, JsonWriter *w)
     json_writer_member_u64(w, "size", m->knot->file_bytes);
     json_writer_member(w, "digest");
     json_writer_raw(w, "\"");
-    for (unsigned shift = 64; shift;) {
-        shift -= 4;
-        json_writer_bytes(w, &"0123456789abcdef"[m->knot->id >> shift & 15], 1);
-    }
+    json_writer_hex64(w, m->knot->id);
     json_writer_raw(w, "\"");
     write_details(m, w);
 }

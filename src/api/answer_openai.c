@@ -17,27 +17,22 @@ static bool is_chat(const AnswerHead *head) { return head->dialect == ANSWER_CHA
 
 static void write_head(const AnswerHead *head, JsonWriter *w, const char *chat_object)
 {
-    json_writer_raw(w, "{\"id\":");
-    json_writer_text(w, head->id);
-    json_writer_raw(w, ",\"object\":");
-    json_writer_text(w, is_chat(head) ? chat_object : "text_completion");
-    json_writer_raw(w, ",\"created\":");
-    json_writer_u64(w, head->created_s);
-    json_writer_raw(w, ",\"model\":");
-    json_writer_text(w, head->model);
-    if (head->degraded) json_writer_raw(w, ",\"degraded\":true");
+    json_writer_raw(w, "{");
+    json_writer_member_text(w, "id", head->id);
+    json_writer_member_text(w, "object", is_chat(head) ? chat_object : "text_completion");
+    json_writer_member_u64(w, "created", head->created_s);
+    json_writer_member_text(w, "model", head->model);
+    if (head->degraded) json_writer_member_bool(w, "degraded", true);
 }
 
 static void write_usage(JsonWriter *w, const AnswerUsage *u)
 {
-    json_writer_raw(w, "\"usage\":{\"prompt_tokens\":");
-    json_writer_u64(w, u->prompt);
-    json_writer_raw(w, ",\"completion_tokens\":");
-    json_writer_u64(w, u->completion);
-    json_writer_raw(w, ",\"total_tokens\":");
-    json_writer_u64(w, u->prompt + u->completion);
-    json_writer_raw(w, ",\"prompt_tokens_details\":{\"cached_tokens\":");
-    json_writer_u64(w, u->cached);
+    json_writer_raw(w, "\"usage\":{");
+    json_writer_member_u64(w, "prompt_tokens", u->prompt);
+    json_writer_member_u64(w, "completion_tokens", u->completion);
+    json_writer_member_u64(w, "total_tokens", u->prompt + u->completion);
+    json_writer_raw(w, ",\"prompt_tokens_details\":{");
+    json_writer_member_u64(w, "cached_tokens", u->cached);
     json_writer_raw(w, "}");
     answer_write_hops(w, u);
     json_writer_raw(w, "}");
@@ -150,29 +145,20 @@ static void end(AnswerHead *head, JsonWriter *w, const AnswerUsage *usage)
 
 /* ---- The tables ---- */
 
-#define COMMENT ": keep-alive\n\n"
+/* A completion has no role. */
+#define TABLE(name, first)             \
+    {.prefix = name,                   \
+     .type = ANSWER_EVENTS_TYPE,       \
+     .comment = ANSWER_EVENTS_COMMENT, \
+     .places = true,                   \
+     .role = first,                    \
+     .piece = write_piece,             \
+     .finish = write_finish,           \
+     .stream_end = write_stream_end,   \
+     .fault = write_fault,             \
+     .begin = begin,                   \
+     .choice = choice,                 \
+     .end = end}
 
-const AnswerTable answer_openai_completion = {.prefix = "cmpl-",
-                                              .type = "text/event-stream",
-                                              .comment = COMMENT,
-                                              .places = true,
-                                              .piece = write_piece,
-                                              .finish = write_finish,
-                                              .stream_end = write_stream_end,
-                                              .fault = write_fault,
-                                              .begin = begin,
-                                              .choice = choice,
-                                              .end = end};
-
-const AnswerTable answer_openai_chat = {.prefix = "chatcmpl-",
-                                        .type = "text/event-stream",
-                                        .comment = COMMENT,
-                                        .places = true,
-                                        .role = write_role,
-                                        .piece = write_piece,
-                                        .finish = write_finish,
-                                        .stream_end = write_stream_end,
-                                        .fault = write_fault,
-                                        .begin = begin,
-                                        .choice = choice,
-                                        .end = end};
+const AnswerTable answer_openai_completion = TABLE("cmpl-", NULL),
+                  answer_openai_chat = TABLE("chatcmpl-", write_role);

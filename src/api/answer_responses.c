@@ -51,26 +51,26 @@ static void write_item(const AnswerHead *head, JsonWriter *w, const AnswerPiece 
 
 static void write_usage(JsonWriter *w, const AnswerUsage *u)
 {
-    json_writer_raw(w, ",\"usage\":{\"input_tokens\":");
-    json_writer_u64(w, u->prompt);
-    json_writer_raw(w, ",\"input_tokens_details\":{\"cached_tokens\":");
-    json_writer_u64(w, u->cached);
-    json_writer_raw(w, ",\"cache_write_tokens\":0},\"output_tokens\":");
-    json_writer_u64(w, u->completion);
-    json_writer_raw(w, ",\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":");
-    json_writer_u64(w, u->prompt + u->completion);
+    json_writer_raw(w, ",\"usage\":{");
+    json_writer_member_u64(w, "input_tokens", u->prompt);
+    json_writer_raw(w, ",\"input_tokens_details\":{");
+    json_writer_member_u64(w, "cached_tokens", u->cached);
+    json_writer_raw(w, ",\"cache_write_tokens\":0}");
+    json_writer_member_u64(w, "output_tokens", u->completion);
+    json_writer_raw(w, ",\"output_tokens_details\":{\"reasoning_tokens\":0}");
+    json_writer_member_u64(w, "total_tokens", u->prompt + u->completion);
     json_writer_raw(w, "}");
 }
 
 /* Up to the items of its output. */
 static void begin(AnswerHead *head, JsonWriter *w)
 {
-    json_writer_raw(w, "{\"id\":");
-    json_writer_text(w, head->id);
-    json_writer_raw(w, ",\"object\":\"response\",\"created_at\":");
-    json_writer_u64(w, head->created_s);
+    json_writer_raw(w, "{");
+    json_writer_member_text(w, "id", head->id);
+    json_writer_member_text(w, "object", "response");
+    json_writer_member_u64(w, "created_at", head->created_s);
     json_writer_member_text(w, "model", head->model);
-    if (head->degraded) json_writer_raw(w, ",\"degraded\":true");
+    if (head->degraded) json_writer_member_bool(w, "degraded", true);
     json_writer_raw(w, ",\"output\":[");
 }
 
@@ -215,8 +215,8 @@ static void write_fault(AnswerHead *head, JsonWriter *w, const Refusal *refusal)
 }
 
 const AnswerTable answer_responses = {.prefix = "resp_",
-                                      .type = "text/event-stream",
-                                      .comment = ": keep-alive\n\n",
+                                      .type = ANSWER_EVENTS_TYPE,
+                                      .comment = ANSWER_EVENTS_COMMENT,
                                       .places = true,
                                       .repeats = 4,
                                       .events = 8,

@@ -90,21 +90,10 @@ static void write_content(const AnswerHead *head, JsonWriter *w, const AnswerSco
 
 /* ---- Completions ---- */
 
-static bool is_text(const Piece *piece)
-{
-    size_t at = 0;
-    while (at < piece->count) {
-        int length = utf8_look(piece->bytes + at, piece->count - at);
-        if (length <= 0) return false;
-        at += (size_t)length;
-    }
-    return true;
-}
-
 static void write_name(JsonWriter *w, const Piece *piece)
 {
     static const char hex[] = "0123456789abcdef";
-    if (is_text(piece)) {
+    if (utf8_is_text(piece->bytes, piece->count)) {
         json_writer_string(w, piece->bytes, piece->count);
         return;
     }

@@ -11,6 +11,10 @@
 
 #include "api/answer.h"
 
+/* Of dialects that stream server-sent events. */
+#define ANSWER_EVENTS_TYPE "text/event-stream"
+#define ANSWER_EVENTS_COMMENT ": keep-alive\n\n"
+
 /* answer.h says what each of these writes; a NULL one writes nothing. */
 typedef struct AnswerTable {
     const char *prefix; /* of ids */
@@ -35,7 +39,6 @@ extern const AnswerTable answer_embeddings;
 extern const AnswerTable answer_responses, answer_ollama_chat, answer_ollama_generate;
 
 /* answer_tools.c */
-void answer_tools_write_id(const AnswerHead *head, JsonWriter *w, uint32_t choice, uint32_t call);
 /* "tool_calls":[...] of a piece that has some. */
 void answer_tools_write(const AnswerHead *head, JsonWriter *w, uint32_t choice,
                         const AnswerPiece *piece, bool stream);

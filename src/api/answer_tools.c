@@ -8,7 +8,7 @@
 
 #include "api/answer_state.h"
 
-void answer_tools_write_id(const AnswerHead *head, JsonWriter *w, uint32_t choice, uint32_t call)
+static void write_id(const AnswerHead *head, JsonWriter *w, uint32_t choice, uint32_t call)
 {
     const char *number = head->id + strlen(head->id);
     while (number > head->id && number[-1] != '-' && number[-1] != '_') number--;
@@ -48,7 +48,7 @@ void answer_tools_write(const AnswerHead *head, JsonWriter *w, uint32_t choice,
         }
         if (t->name_bytes) {
             json_writer_raw(w, "\"id\":");
-            answer_tools_write_id(head, w, choice, t->index);
+            write_id(head, w, choice, t->index);
             json_writer_raw(w, ",\"type\":\"function\",");
         }
         write_function(w, t);

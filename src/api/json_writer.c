@@ -24,10 +24,11 @@ void json_writer_bytes(JsonWriter *w, const void *bytes, size_t count)
 
 void json_writer_raw(JsonWriter *w, const char *text) { json_writer_bytes(w, text, strlen(text)); }
 
+static const char hex[] = "0123456789abcdef";
+
 /* One ASCII character that a string cannot hold as it is. */
 static void escape(JsonWriter *w, uint8_t c)
 {
-    static const char hex[] = "0123456789abcdef";
     static const char named[] = "\"\"\\\\\nn\rr\tt\bb\ff";
     for (const char *n = named; *n; n += 2)
         if ((uint8_t)n[0] == c) {
@@ -86,6 +87,13 @@ void json_writer_u64(JsonWriter *w, uint64_t value)
     do digits[--at] = (char)('0' + value % 10);
     while (value /= 10);
     json_writer_bytes(w, digits + at, sizeof digits - at);
+}
+
+void json_writer_hex64(JsonWriter *w, uint64_t value)
+{
+    char digits[16];
+    for (size_t i = sizeof digits; i-- > 0; value >>= 4) digits[i] = hex[value & 15];
+    json_writer_bytes(w, digits, sizeof digits);
 }
 
 void json_writer_thousandths(JsonWriter *w, uint64_t value)

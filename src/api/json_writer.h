@@ -26,6 +26,7 @@ enum { JSON_WRITER_GROWTH = 6 };
 void json_writer_string(JsonWriter *w, const void *text, size_t bytes);
 void json_writer_text(JsonWriter *w, const char *text); /* the same of a C string */
 void json_writer_u64(JsonWriter *w, uint64_t value);
+void json_writer_hex64(JsonWriter *w, uint64_t value); /* 16 digits, no quotes */
 /* value / 1000: 1234 is 1.234. */
 void json_writer_thousandths(JsonWriter *w, uint64_t value);
 /* A finite number, in the fewest digits that read back as the same: at most JSON_WRITER_FLOAT bytes. */

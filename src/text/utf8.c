@@ -48,6 +48,16 @@ uint32_t utf8_read(const uint8_t *text, size_t bytes, uint32_t *length)
     }
 }
 
+bool utf8_is_text(const uint8_t *text, size_t bytes)
+{
+    for (size_t at = 0; at < bytes;) {
+        int length = utf8_look(text + at, bytes - at);
+        if (length <= 0) return false;
+        at += (size_t)length;
+    }
+    return true;
+}
+
 uint32_t utf8_write(uint32_t c, uint8_t *out)
 {
     if (c < 0x80) {

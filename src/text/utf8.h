@@ -4,6 +4,7 @@
 #ifndef COBORD_TEXT_UTF8_H
 #define COBORD_TEXT_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,9 @@ int utf8_look(const uint8_t *text, size_t bytes);
 /* The character at text[0..bytes), bytes >= 1, and its length; a byte that begins none is UTF8_INVALID of
  * length 1. */
 uint32_t utf8_read(const uint8_t *text, size_t bytes, uint32_t *length);
+
+/* Whether all of it is whole characters. */
+bool utf8_is_text(const uint8_t *text, size_t bytes);
 
 /* Writes c (at most U+10FFFF) to out[4]; returns the length. */
 uint32_t utf8_write(uint32_t c, uint8_t *out);

@@ -51,8 +51,12 @@ static void numbers(void **state)
     json_writer_thousandths(&w, 1004);
     json_writer_raw(&w, " ");
     json_writer_thousandths(&w, 50);
+    json_writer_raw(&w, " ");
+    json_writer_hex64(&w, 0x0123456789abcdefu);
+    json_writer_hex64(&w, 0);
     bytes[w.used] = '\0';
-    assert_string_equal(bytes, "0 18446744073709551615 1.004 0.050");
+    assert_string_equal(bytes,
+                        "0 18446744073709551615 1.004 0.050 0123456789abcdef0000000000000000");
 }
 
 static void members(void **state)

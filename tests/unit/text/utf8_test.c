@@ -60,9 +60,19 @@ static void test_invalid_bytes_are_read_one_by_one(void **state)
     assert_int_equal(length, 1);
 }
 
+static bool is_text(const char *text) { return utf8_is_text((const uint8_t *)text, strlen(text)); }
+
+static void test_whole_texts(void **state)
+{
+    (void)state;
+    assert_true(is_text("") && is_text("na\xC3\xAFve \xF0\x9F\x99\x82"));
+    assert_false(is_text("a\xC3") || is_text("\xAF") || is_text("a\xED\xA0\x80z"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_character_round_trips),
+                                       cmocka_unit_test(test_whole_texts),
                                        cmocka_unit_test(test_maximal_subparts),
                                        cmocka_unit_test(test_invalid_bytes_are_read_one_by_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
