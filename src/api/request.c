@@ -51,6 +51,37 @@ void request_name_safe(char *out, const char *before, yyjson_val *key)
     end_name(&w);
 }
 
+/* ---- members ---- */
+
+bool request_refuse(RequestReader *r, RefusalKind kind, const char *name, const char *text)
+{
+    return refusal_make(r->refusal, kind, name, "%s %s", name, text);
+}
+
+bool request_check_members(RequestReader *r, yyjson_val *object, const char *name,
+                           const char *const *known)
+{
+    size_t at, count;
+    unsigned seen = 0;
+    yyjson_val *key, *item;
+    if (!yyjson_is_obj(object))
+        return request_refuse(r, object ? REFUSAL_TYPE : REFUSAL_MISSING, name,
+                              "must be an object");
+    yyjson_obj_foreach(object, at, count, key, item)
+    {
+        unsigned i = 0;
+        while (known[i] && !yyjson_equals_str(key, known[i])) i++;
+        char before[REFUSAL_PARAM_MAX], own[REFUSAL_PARAM_MAX];
+        request_name_join(before, name, ".");
+        request_name_safe(own, before, key);
+        const char *shown = own[0] ? own : name;
+        if (!known[i]) return request_refuse(r, REFUSAL_UNKNOWN, shown, "is not known here");
+        if (seen >> i & 1) return request_refuse(r, REFUSAL_VALUE, shown, "is given twice");
+        seen |= 1u << i;
+    }
+    return true;
+}
+
 /* ---- the table ---- */
 
 enum {
@@ -64,7 +95,7 @@ enum {
 };
 
 static const RequestField fields[] = {
-    {"model", IN_ALL, request_plain_model},
+    {"model", IN_ALL, request_plain_string},
     {"messages", IN_CHAT | IN_TEMPLATE, request_parts_messages},
     {"prompt", IN_COMPLETION, request_parts_prompt},
     {"stream", IN_BOTH, request_plain_stream},
@@ -83,7 +114,7 @@ static const RequestField fields[] = {
     {"max_completion_tokens", IN_CHAT, request_plain_tokens_max},
     {"n", IN_BOTH, request_plain_n},
     {"best_of", IN_COMPLETION, request_plain_best_of},
-    {"user", IN_BOTH, request_plain_user},
+    {"user", IN_BOTH, request_plain_string},
     {"logprobs", IN_CHAT, request_scores_wanted},
     {"top_logprobs", IN_CHAT, request_scores_tops},
     {"logprobs", IN_COMPLETION, request_scores_count},
@@ -185,7 +216,7 @@ static bool check_together(RequestReader *r)
     Request *q = r->request;
     const char *required = request_prompt_name(q->kind);
     if (!q->turn_count && !q->prompt_count)
-        return refusal_make(r->refusal, REFUSAL_MISSING, required, "%s is missing", required);
+        return request_refuse(r, REFUSAL_MISSING, required, "is missing");
     if (r->best_of && r->best_of != q->n)
         return refusal_make(r->refusal, REFUSAL_UNSUPPORTED, "best_of",
                             "best_of is not supported unless it equals n");

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's body to a checked value. One table (request.c) says which fields exist for which
- * path, and each is honoured or refused by its name: nothing is accepted and ignored but `user`,
- * `model` (one model is served) and the keys of stream_options that do not change the text.
+/* A request's body to a checked value. A table per dialect says which fields exist for which path, and each is honoured
+ * or refused by its name: nothing is accepted and ignored but `user` and its like, `model` (one model is served) and
+ * the keys of stream_options that do not change the text.
  *
  *   body --> json_scan --> yyjson --> table of fields --> Request
+ *
+ *   request.c              OpenAI's chat, completions, tokenize, detokenize, apply-template; the loop over any table
+ *   request_responses.c    OpenAI's Responses             request_embeddings.c   OpenAI's embeddings
+ *   request_ollama.c       Ollama's chat, generate, show
+ *   request_plain.c, request_parts.c, request_scores.c, request_form.c, request_tools.c     readers of fields
  *
  * null is the same as leaving a field out, except as a message's content. What is borrowed from
  * the body's JSON lives in the arena. What needs the vocabulary's text (tokenizing, whether the
@@ -38,15 +43,15 @@ enum {
     REQUEST_CHOICES_MAX = ANSWER_CHOICES_MAX, /* n times prompts */
     REQUEST_INPUTS_MAX = 64,                  /* of /v1/embeddings */
     REQUEST_TOPS_MAX = ANSWER_TOPS_MAX,
-    REQUEST_COMPLETION_TOKENS =
-        16, /* of /v1/completions when max_tokens is not given, as in OpenAI's API */
+    REQUEST_COMPLETION_TOKENS = 16, /* when max_tokens is not given, as in OpenAI's API */
     REQUEST_ECHO_BYTES_MAX = 64 << 10,
     REQUEST_TOOLS_MAX = 128,         /* also calls in one message */
     REQUEST_TOOL_VALUES_MAX = 65536, /* JSON values in all tools and calls */
     REQUEST_TOOL_MEMBERS_MAX = 1024, /* of an object in them */
     REQUEST_TOOL_DEPTH_MAX = 32,
     REQUEST_TOOL_ID_MAX = 128,
-    REQUEST_TOKENS_UNLIMITED = INT32_MAX /* up to the context's end */
+    REQUEST_COUNT_MAX = INT32_MAX, /* of a field that counts something; more is a mistake */
+    REQUEST_TOKENS_UNLIMITED = REQUEST_COUNT_MAX /* up to the context's end */
 };
 
 /* What an answer must be: any text, any JSON object, JSON of a schema, text of a grammar, calls of tools (or, where
@@ -90,8 +95,8 @@ typedef struct Request {
     RequestKind kind;
     Turn *turns; /* chat, template */
     size_t turn_count;
-    RequestPrompt prompts[REQUEST_INPUTS_MAX]; /* the other kinds: up to REQUEST_CHOICES_MAX, one
-                                                  of tokenize and detokenize */
+    /* The other kinds: up to REQUEST_CHOICES_MAX, one of tokenize and detokenize. */
+    RequestPrompt prompts[REQUEST_INPUTS_MAX];
     uint32_t prompt_count;
     bool stream, include_usage;
     uint32_t n; /* answers to each prompt */

@@ -6,21 +6,21 @@ static bool read_format(RequestReader *r, yyjson_val *value, const char *name)
 {
     r->request->base64 = yyjson_equals_str(value, "base64");
     return r->request->base64 || yyjson_equals_str(value, "float") ||
-           refusal_make(r->refusal, yyjson_is_str(value) ? REFUSAL_VALUE : REFUSAL_TYPE, name,
-                        "%s must be float or base64", name);
+           request_refuse(r, yyjson_is_str(value) ? REFUSAL_VALUE : REFUSAL_TYPE, name,
+                          "must be float or base64");
 }
 
 static bool read_dimensions(RequestReader *r, yyjson_val *value, const char *name)
 {
-    return request_plain_count(r, value, name, 1, 0, &r->request->dimensions);
+    return request_plain_count(r, value, name, 1, REQUEST_COUNT_MAX, &r->request->dimensions);
 }
 
 enum { HERE = 1 << REQUEST_EMBEDDINGS };
 
 static const RequestField fields[] = {
-    {"model", HERE, request_plain_model},   {"input", HERE, request_parts_prompt},
+    {"model", HERE, request_plain_string},  {"input", HERE, request_parts_prompt},
     {"encoding_format", HERE, read_format}, {"dimensions", HERE, read_dimensions},
-    {"user", HERE, request_plain_user},     {"hops", HERE, request_scores_hops},
+    {"user", HERE, request_plain_string},   {"hops", HERE, request_scores_hops},
 };
 
 const RequestTable request_embeddings_table = {"", fields, sizeof fields / sizeof fields[0]};

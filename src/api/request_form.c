@@ -21,68 +21,36 @@ static bool take_form(RequestReader *r, const char *name, RequestForm form)
     return true;
 }
 
-/* The keys of an object that are not among `known`, a list that ends with NULL. */
-static bool check_keys(RequestReader *r, yyjson_val *object, const char *before,
-                       const char *const *known)
-{
-    size_t at, count;
-    yyjson_val *key, *item;
-    yyjson_obj_foreach(object, at, count, key, item)
-    {
-        size_t i = 0;
-        while (known[i] && !yyjson_equals_str(key, known[i])) i++;
-        if (known[i]) continue;
-        char param[REFUSAL_PARAM_MAX];
-        request_name_safe(param, before, key);
-        return refusal_make(r->refusal, REFUSAL_UNKNOWN, param, "%s is not known here",
-                            param[0] ? param : "a field");
-    }
-    return true;
-}
-
-static void join_name(char *out, const char *name, const char *more)
-{
-    JsonWriter w = json_writer_make(out, REFUSAL_PARAM_MAX - 1);
-    json_writer_raw(&w, name);
-    json_writer_raw(&w, more);
-    out[w.used] = '\0';
-}
-
-/* The object that has the schema, called `name`; its names begin with `before`. `strict` changes nothing: the schema is
- * kept either way, or refused. */
-static bool take_schema(RequestReader *r, yyjson_val *value, const char *name, const char *before)
+/* The object `owner` has the schema of the field `name`. `strict` changes nothing: the schema is kept either way, or
+ * refused. */
+static bool take_schema(RequestReader *r, yyjson_val *value, const char *name, const char *owner)
 {
     char param[REFUSAL_PARAM_MAX];
     yyjson_val *strict = yyjson_obj_get(value, "strict");
-    join_name(param, before, "strict");
+    request_name_join(param, owner, ".strict");
     if (strict && !yyjson_is_bool(strict) && !yyjson_is_null(strict))
         return refusal_make(r->refusal, REFUSAL_TYPE, param, "strict must be true or false");
-    join_name(param, before, "schema");
+    request_name_join(param, owner, ".schema");
     r->request->schema = yyjson_obj_get(value, "schema");
-    if (!r->request->schema)
-        return refusal_make(r->refusal, REFUSAL_MISSING, param, "%s is missing", param);
+    if (!r->request->schema) return request_refuse(r, REFUSAL_MISSING, param, "is missing");
     return take_form(r, name, REQUEST_JSON_SCHEMA);
 }
 
 static bool read_json_schema(RequestReader *r, yyjson_val *value)
 {
     static const char *const known[] = {"name", "description", "schema", "strict", NULL};
-    static const char before[] = "response_format.json_schema.";
-    const char *name = "response_format.json_schema";
-    if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, value ? REFUSAL_TYPE : REFUSAL_MISSING, name,
-                            "%s must be an object", name);
-    return check_keys(r, value, before, known) && take_schema(r, value, "response_format", before);
+    static const char name[] = "response_format.json_schema";
+    return request_check_members(r, value, name, known) &&
+           take_schema(r, value, "response_format", name);
 }
 
 static bool take_type(RequestReader *r, yyjson_val *type, const char *name)
 {
     char param[REFUSAL_PARAM_MAX];
-    join_name(param, name, ".type");
+    request_name_join(param, name, ".type");
     if (yyjson_equals_str(type, "json_object")) return take_form(r, name, REQUEST_JSON_OBJECT);
     return yyjson_equals_str(type, "text") ||
-           refusal_make(r->refusal, REFUSAL_VALUE, param,
-                        "%s must be text, json_object or json_schema", param);
+           request_refuse(r, REFUSAL_VALUE, param, "must be text, json_object or json_schema");
 }
 
 bool request_form_response_format(RequestReader *r, yyjson_val *value, const char *name)
@@ -90,9 +58,7 @@ bool request_form_response_format(RequestReader *r, yyjson_val *value, const cha
     static const char *const known[] = {"type", "json_schema", NULL};
     yyjson_val *type = yyjson_obj_get(value, "type"),
                *schema = yyjson_obj_get(value, "json_schema");
-    if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an object", name);
-    if (!check_keys(r, value, "response_format.", known)) return false;
+    if (!request_check_members(r, value, name, known)) return false;
     if (yyjson_equals_str(type, "json_schema")) return read_json_schema(r, schema);
     if (schema)
         return refusal_make(r->refusal, REFUSAL_VALUE, "response_format.json_schema",
@@ -107,10 +73,8 @@ bool request_form_text_format(RequestReader *r, yyjson_val *value, const char *n
                                                                          "strict",      NULL};
     yyjson_val *type = yyjson_obj_get(value, "type");
     bool schema = yyjson_equals_str(type, "json_schema");
-    if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an object", name);
-    if (!check_keys(r, value, "text.format.", schema ? known : plain)) return false;
-    return schema ? take_schema(r, value, name, "text.format.") : take_type(r, type, name);
+    if (!request_check_members(r, value, name, schema ? known : plain)) return false;
+    return schema ? take_schema(r, value, name, name) : take_type(r, type, name);
 }
 
 bool request_form_format(RequestReader *r, yyjson_val *value, const char *name)
@@ -118,8 +82,8 @@ bool request_form_format(RequestReader *r, yyjson_val *value, const char *name)
     if (yyjson_equals_str(value, "")) return true;
     if (yyjson_equals_str(value, "json")) return take_form(r, name, REQUEST_JSON_OBJECT);
     if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, yyjson_is_str(value) ? REFUSAL_VALUE : REFUSAL_TYPE, name,
-                            "%s must be \"json\" or a JSON schema", name);
+        return request_refuse(r, yyjson_is_str(value) ? REFUSAL_VALUE : REFUSAL_TYPE, name,
+                              "must be \"json\" or a JSON schema");
     r->request->schema = value;
     return take_form(r, name, REQUEST_JSON_SCHEMA);
 }
@@ -127,7 +91,7 @@ bool request_form_format(RequestReader *r, yyjson_val *value, const char *name)
 bool request_form_grammar(RequestReader *r, yyjson_val *value, const char *name)
 {
     if (!yyjson_is_str(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be a string of GBNF", name);
+        return request_refuse(r, REFUSAL_TYPE, name, "must be a string of GBNF");
     r->request->grammar = yyjson_get_str(value);
     r->request->grammar_bytes = yyjson_get_len(value);
     return take_form(r, name, REQUEST_GRAMMAR);

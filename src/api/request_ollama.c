@@ -6,11 +6,6 @@
 
 #include "api/request_state.h"
 
-static bool refuse_unsupported(RequestReader *r, const char *name)
-{
-    return refusal_make(r->refusal, REFUSAL_UNSUPPORTED, name, "%s is not supported", name);
-}
-
 /* ---- options ---- */
 
 static bool read_seed(RequestReader *r, yyjson_val *value, const char *name)
@@ -35,33 +30,29 @@ static bool read_predict(RequestReader *r, yyjson_val *value, const char *name)
 {
     int64_t number = yyjson_get_sint(value);
     if (yyjson_is_sint(value) && (number == -1 || number == -2)) return true;
-    return request_plain_count(r, value, name, 1, 0, &r->request->tokens_max);
+    return request_plain_count(r, value, name, 1, REQUEST_COUNT_MAX, &r->request->tokens_max);
 }
 
 static bool read_context_max(RequestReader *r, yyjson_val *value, const char *name)
 {
-    return request_plain_count(r, value, name, 1, 0, &r->request->context_max);
+    return request_plain_count(r, value, name, 1, REQUEST_COUNT_MAX, &r->request->context_max);
 }
 
 static bool read_one(RequestReader *r, yyjson_val *value, const char *name)
 {
-    return (yyjson_is_num(value) && yyjson_get_num(value) == 1) || refuse_unsupported(r, name);
+    return (yyjson_is_num(value) && yyjson_get_num(value) == 1) ||
+           request_plain_never(r, value, name);
 }
 
 static bool read_zero(RequestReader *r, yyjson_val *value, const char *name)
 {
-    return (yyjson_is_num(value) && yyjson_get_num(value) == 0) || refuse_unsupported(r, name);
+    return (yyjson_is_num(value) && yyjson_get_num(value) == 0) ||
+           request_plain_never(r, value, name);
 }
 
 static bool read_true(RequestReader *r, yyjson_val *value, const char *name)
 {
-    return yyjson_is_true(value) || refuse_unsupported(r, name);
-}
-
-static bool read_never(RequestReader *r, yyjson_val *value, const char *name)
-{
-    (void)value;
-    return refuse_unsupported(r, name);
+    return yyjson_is_true(value) || request_plain_never(r, value, name);
 }
 
 #define FIELD(name, read) {name, REQUEST_ANY_KIND, read}
@@ -82,19 +73,19 @@ static const RequestField option_fields[] = {
     FIELD("options.typical_p", read_one),
     FIELD("options.tfs_z", read_one),
     FIELD("options.mirostat", read_zero),
-    FIELD("options.mirostat_tau", read_never),
-    FIELD("options.mirostat_eta", read_never),
+    FIELD("options.mirostat_tau", request_plain_never),
+    FIELD("options.mirostat_eta", request_plain_never),
     FIELD("options.penalize_newline", read_true),
     FIELD("options.num_keep", read_zero),
-    FIELD("options.num_batch", read_never),
-    FIELD("options.num_gpu", read_never),
-    FIELD("options.main_gpu", read_never),
-    FIELD("options.num_thread", read_never),
-    FIELD("options.low_vram", read_never),
-    FIELD("options.f16_kv", read_never),
-    FIELD("options.use_mmap", read_never),
-    FIELD("options.use_mlock", read_never),
-    FIELD("options.numa", read_never),
+    FIELD("options.num_batch", request_plain_never),
+    FIELD("options.num_gpu", request_plain_never),
+    FIELD("options.main_gpu", request_plain_never),
+    FIELD("options.num_thread", request_plain_never),
+    FIELD("options.low_vram", request_plain_never),
+    FIELD("options.f16_kv", request_plain_never),
+    FIELD("options.use_mmap", request_plain_never),
+    FIELD("options.use_mlock", request_plain_never),
+    FIELD("options.numa", request_plain_never),
     FIELD("options.vocab_only", request_plain_neutral),
     FIELD("options.logits_all", request_plain_neutral),
     FIELD("options.embedding_only", request_plain_neutral),
@@ -104,8 +95,7 @@ static bool read_options(RequestReader *r, yyjson_val *value, const char *name)
 {
     static const RequestTable table = {"options.", option_fields,
                                        sizeof option_fields / sizeof option_fields[0]};
-    if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an object", name);
+    if (!yyjson_is_obj(value)) return request_refuse(r, REFUSAL_TYPE, name, "must be an object");
     return request_read_object(r, value, &table);
 }
 
@@ -121,8 +111,7 @@ static bool read_messages(RequestReader *r, yyjson_val *value, const char *name)
 static bool read_string(RequestReader *r, yyjson_val *value, const char *name, yyjson_val **out)
 {
     *out = yyjson_get_len(value) ? value : NULL;
-    return yyjson_is_str(value) ||
-           refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be a string", name);
+    return request_plain_string(r, value, name);
 }
 
 static bool read_prompt(RequestReader *r, yyjson_val *value, const char *name)
@@ -146,7 +135,7 @@ static bool read_empty(RequestReader *r, yyjson_val *value, const char *name)
     bool empty = yyjson_is_false(value) || (yyjson_is_str(value) && !yyjson_get_len(value)) ||
                  (yyjson_is_arr(value) && !yyjson_arr_size(value)) ||
                  (yyjson_is_uint(value) && !yyjson_get_uint(value));
-    return empty || refuse_unsupported(r, name);
+    return empty || request_plain_never(r, value, name);
 }
 
 /* A number of seconds, or "5m": the model stays longer than anybody can ask for, and cannot be made to go. */
@@ -154,8 +143,8 @@ static bool read_keep_alive(RequestReader *r, yyjson_val *value, const char *nam
 {
     const char *text = yyjson_get_str(value);
     if (!yyjson_is_num(value) && !yyjson_is_str(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name,
-                            "%s must be a number of seconds or a duration such as \"5m\"", name);
+        return request_refuse(r, REFUSAL_TYPE, name,
+                              "must be a number of seconds or a duration such as \"5m\"");
     bool any = yyjson_is_num(value) && yyjson_get_num(value) != 0;
     for (size_t i = 0; i < yyjson_get_len(value); i++) any |= text[i] >= '1' && text[i] <= '9';
     return any || refusal_make(r->refusal, REFUSAL_UNSUPPORTED, name,
@@ -170,7 +159,7 @@ enum {
 };
 
 static const RequestField fields[] = {
-    {"model", IN_BOTH | IN_SHOW, request_plain_model},
+    {"model", IN_BOTH | IN_SHOW, request_plain_string},
     {"messages", IN_CHAT, read_messages},
     {"prompt", IN_GENERATE, read_prompt},
     {"system", IN_GENERATE, read_system},
@@ -190,7 +179,7 @@ static const RequestField fields[] = {
     {"width", IN_GENERATE, read_empty},
     {"height", IN_GENERATE, read_empty},
     {"steps", IN_GENERATE, read_empty},
-    {"name", IN_SHOW, request_plain_model},
+    {"name", IN_SHOW, request_plain_string},
     {"verbose", IN_SHOW, read_empty},
 };
 

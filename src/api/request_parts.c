@@ -81,12 +81,31 @@ static bool has_key(RequestKind kind, const char *role, yyjson_val *key)
     return tool && (yyjson_equals_str(key, "tool_call_id") || yyjson_equals_str(key, "name"));
 }
 
-/* Fields beside role and content: what a client copies from an answer is fine while it is empty. */
+static bool is_blank(yyjson_val *key, yyjson_val *value)
+{
+    return yyjson_is_null(value) || (yyjson_is_arr(value) && yyjson_arr_size(value) == 0) ||
+           (yyjson_equals_str(key, "thinking") && yyjson_equals_str(value, ""));
+}
+
+/* A field that nobody reads: what a client copies from an answer is fine while it is empty. */
+static bool pass_over(RequestReader *r, size_t index, yyjson_val *key, yyjson_val *value)
+{
+    static const char *const copied[] = {"name",        "refusal",  "tool_calls",
+                                         "annotations", "audio",    "function_call",
+                                         "images",      "thinking", "tool_name"};
+    bool known = false;
+    for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++)
+        known |= yyjson_equals_str(key, copied[i]);
+    if (known && is_blank(key, value)) return true;
+    char field[REFUSAL_PARAM_MAX];
+    request_name_safe(field, ".", key);
+    return refuse_message(r, known ? REFUSAL_UNSUPPORTED : REFUSAL_UNKNOWN, index, field,
+                          "is not supported");
+}
+
+/* Fields beside role and content. */
 static bool check_keys(RequestReader *r, yyjson_val *message, size_t index, const char *role_name)
 {
-    static const char *const empty[] = {"name",        "refusal",  "tool_calls",
-                                        "annotations", "audio",    "function_call",
-                                        "images",      "thinking", "tool_name"};
     static const char *const read[] = {".role", ".content", ".tool_calls", ".tool_call_id",
                                        ".name"};
     size_t at, count;
@@ -100,17 +119,7 @@ static bool check_keys(RequestReader *r, yyjson_val *message, size_t index, cons
             return refuse_message(r, REFUSAL_VALUE, index, read[i], "is given twice");
         seen |= 1u << i;
         if (i < 2 || has_key(r->request->kind, role_name, key)) continue;
-        bool known = false,
-             blank = yyjson_is_null(value) ||
-                     (yyjson_is_arr(value) && yyjson_arr_size(value) == 0) ||
-                     (yyjson_equals_str(key, "thinking") && yyjson_equals_str(value, ""));
-        for (size_t k = 0; k < sizeof empty / sizeof empty[0]; k++)
-            known |= yyjson_equals_str(key, empty[k]);
-        if (known && blank) continue;
-        char field[REFUSAL_PARAM_MAX];
-        request_name_safe(field, ".", key);
-        return refuse_message(r, known ? REFUSAL_UNSUPPORTED : REFUSAL_UNKNOWN, index, field,
-                              "is not supported");
+        if (!pass_over(r, index, key, value)) return false;
     }
     return true;
 }
@@ -140,14 +149,13 @@ bool request_parts_messages(RequestReader *r, yyjson_val *value, const char *nam
 {
     size_t at, count = yyjson_arr_size(value);
     yyjson_val *message;
-    if (!yyjson_is_arr(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an array", name);
-    if (!count) return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s is empty", name);
+    if (!yyjson_is_arr(value)) return request_refuse(r, REFUSAL_TYPE, name, "must be an array");
+    if (!count) return request_refuse(r, REFUSAL_VALUE, name, "is empty");
     size_t mark = arena_mark(r->arena);
     r->request->turns = ARENA_NEW(r->arena, Turn, count);
     if (!r->request->turns) { /* more messages than its bytes can hold whole ones */
         arena_reset(r->arena, mark);
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must hold objects", name);
+        return request_refuse(r, REFUSAL_TYPE, name, "must hold objects");
     }
     yyjson_arr_foreach(value, at, count, message)
     {
@@ -191,8 +199,8 @@ static bool add_prompt(RequestReader *r, yyjson_val *value, const char *name)
     if (yyjson_is_arr(value) && yyjson_arr_size(value))
         return request_parts_ids(r, value, name, prompt);
     if (!yyjson_is_str(value))
-        return refusal_make(r->refusal, yyjson_is_arr(value) ? REFUSAL_VALUE : REFUSAL_TYPE, name,
-                            "%s must be a text, or an array of at least one token id", name);
+        return request_refuse(r, yyjson_is_arr(value) ? REFUSAL_VALUE : REFUSAL_TYPE, name,
+                              "must be a text, or an array of at least one token id");
     *prompt = (RequestPrompt){.text = (const uint8_t *)yyjson_get_str(value),
                               .bytes = yyjson_get_len(value)};
     return true;
@@ -220,8 +228,7 @@ bool request_parts_prompt(RequestReader *r, yyjson_val *value, const char *name)
 static bool add_stop(RequestReader *r, yyjson_val *value, const char *list, const char *name)
 {
     Request *q = r->request;
-    if (!yyjson_is_str(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be a string", name);
+    if (!yyjson_is_str(value)) return request_refuse(r, REFUSAL_TYPE, name, "must be a string");
     size_t bytes = yyjson_get_len(value);
     if (!bytes || bytes > DETOKENIZER_STOP_BYTES_MAX)
         return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s must have 1 to %d bytes", name,
@@ -240,8 +247,7 @@ bool request_parts_stop(RequestReader *r, yyjson_val *value, const char *name)
     yyjson_val *item;
     if (yyjson_is_str(value)) return add_stop(r, value, name, name);
     if (!yyjson_is_arr(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name,
-                            "%s must be a string or an array of strings", name);
+        return request_refuse(r, REFUSAL_TYPE, name, "must be a string or an array of strings");
     yyjson_arr_foreach(value, at, count, item)
     {
         char param[REFUSAL_PARAM_MAX];
@@ -278,8 +284,8 @@ static bool read_bias(RequestReader *r, yyjson_val *key, yyjson_val *value, cons
                             "the keys of logit_bias are token ids, from 0 to %u",
                             r->vocabulary - 1);
     if (!yyjson_is_num(value) || !(bias >= -100 && bias <= 100))
-        return refusal_make(r->refusal, yyjson_is_num(value) ? REFUSAL_VALUE : REFUSAL_TYPE, shown,
-                            "%s must be a number from -100 to 100", shown);
+        return request_refuse(r, yyjson_is_num(value) ? REFUSAL_VALUE : REFUSAL_TYPE, shown,
+                              "must be a number from -100 to 100");
     out->bias = (float)bias;
     return true;
 }
@@ -289,8 +295,7 @@ bool request_parts_bias(RequestReader *r, yyjson_val *value, const char *name)
     size_t at, count = yyjson_obj_size(value);
     yyjson_val *key, *item;
     if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name,
-                            "%s must be an object of token ids and numbers", name);
+        return request_refuse(r, REFUSAL_TYPE, name, "must be an object of token ids and numbers");
     if (count > SAMPLER_BIAS_MAX)
         return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s has more than %d entries", name,
                             SAMPLER_BIAS_MAX);
@@ -301,8 +306,7 @@ bool request_parts_bias(RequestReader *r, yyjson_val *value, const char *name)
         if (!read_bias(r, key, item, name, &bias[at])) return false;
         for (size_t i = 0; i < at; i++)
             if (bias[i].id == bias[at].id)
-                return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s names a token twice",
-                                    name);
+                return request_refuse(r, REFUSAL_VALUE, name, "names a token twice");
     }
     r->request->params.bias = bias;
     r->request->params.bias_count = (uint32_t)count;

@@ -104,7 +104,7 @@ static bool make_turns(RequestReader *r, size_t count, const char *name)
     Turn *turns = ARENA_NEW(r->arena, Turn, count + 1);
     if (!turns) { /* more items than its bytes can hold whole ones */
         arena_reset(r->arena, mark);
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must hold objects", name);
+        return request_refuse(r, REFUSAL_TYPE, name, "must hold objects");
     }
     r->request->turns = turns + 1;
     return true;
@@ -115,9 +115,8 @@ static bool read_input(RequestReader *r, yyjson_val *value, const char *name)
     size_t at, count = yyjson_is_str(value) ? 1 : yyjson_arr_size(value);
     yyjson_val *item;
     if (!yyjson_is_str(value) && !yyjson_is_arr(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name,
-                            "%s must be a string or an array of messages", name);
-    if (!count) return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s is empty", name);
+        return request_refuse(r, REFUSAL_TYPE, name, "must be a string or an array of messages");
+    if (!count) return request_refuse(r, REFUSAL_VALUE, name, "is empty");
     if (!make_turns(r, count, name)) return false;
     if (yyjson_is_str(value))
         r->request->turns[0] = (Turn){.role = "user",
@@ -134,8 +133,7 @@ static bool read_input(RequestReader *r, yyjson_val *value, const char *name)
 static bool read_instructions(RequestReader *r, yyjson_val *value, const char *name)
 {
     r->request->echo.instructions = value;
-    return yyjson_is_str(value) ||
-           refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be a string", name);
+    return request_plain_string(r, value, name);
 }
 
 /* ---- other fields ---- */
@@ -145,20 +143,18 @@ static bool read_metadata(RequestReader *r, yyjson_val *value, const char *name)
     size_t at, count;
     yyjson_val *key, *item;
     if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an object of strings",
-                            name);
+        return request_refuse(r, REFUSAL_TYPE, name, "must be an object of strings");
     if (yyjson_obj_size(value) > 16)
-        return refusal_make(r->refusal, REFUSAL_VALUE, name, "%s has more than 16 members", name);
+        return request_refuse(r, REFUSAL_VALUE, name, "has more than 16 members");
     yyjson_obj_foreach(value, at, count, key, item)
     {
         char param[REFUSAL_PARAM_MAX];
         request_name_safe(param, "metadata.", key);
         const char *shown = param[0] ? param : name;
-        if (!yyjson_is_str(item))
-            return refusal_make(r->refusal, REFUSAL_TYPE, shown, "%s must be a string", shown);
+        if (!yyjson_is_str(item)) return request_refuse(r, REFUSAL_TYPE, shown, "must be a string");
         if (yyjson_get_len(key) > 64 || yyjson_get_len(item) > 512)
-            return refusal_make(r->refusal, REFUSAL_VALUE, shown,
-                                "%s is too long: names have at most 64 bytes, values 512", shown);
+            return request_refuse(r, REFUSAL_VALUE, shown,
+                                  "is too long: names have at most 64 bytes, values 512");
     }
     r->request->echo.metadata = value;
     return true;
@@ -227,8 +223,7 @@ static bool read_blank(RequestReader *r, yyjson_val *value, const char *name)
     bool nothing = yyjson_is_false(value) || is_blank(value) ||
                    (yyjson_is_obj(value) && yyjson_obj_size(value) == 0) ||
                    (yyjson_is_uint(value) && yyjson_get_uint(value) == 0);
-    return nothing ||
-           refusal_make(r->refusal, REFUSAL_UNSUPPORTED, name, "%s is not supported", name);
+    return nothing || request_plain_never(r, value, name);
 }
 
 /* An object of whose members only those without a value are taken. */
@@ -238,28 +233,7 @@ static bool read_blank_members(RequestReader *r, yyjson_val *value, const char *
     yyjson_val *key, *item;
     bool blank = yyjson_is_obj(value);
     yyjson_obj_foreach(value, at, count, key, item) blank &= yyjson_is_null(item);
-    return blank ||
-           refusal_make(r->refusal, REFUSAL_UNSUPPORTED, name, "%s is not supported", name);
-}
-
-static bool read_stream_options(RequestReader *r, yyjson_val *value, const char *name)
-{
-    size_t at, count;
-    yyjson_val *key, *item;
-    if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an object", name);
-    r->stream_options_given = true;
-    yyjson_obj_foreach(value, at, count, key, item)
-    {
-        bool ignored;
-        char param[REFUSAL_PARAM_MAX];
-        request_name_safe(param, "stream_options.", key);
-        if (!yyjson_equals_str(key, "include_obfuscation"))
-            return refusal_make(r->refusal, REFUSAL_UNKNOWN, param,
-                                "stream_options has include_obfuscation only");
-        if (!yyjson_is_null(item) && !request_plain_bool(r, item, param, &ignored)) return false;
-    }
-    return true;
+    return blank || request_plain_never(r, value, name);
 }
 
 /* ---- text ---- */
@@ -277,8 +251,7 @@ static bool read_text(RequestReader *r, yyjson_val *value, const char *name)
         {"text.verbosity", REQUEST_ANY_KIND, read_verbosity},
     };
     static const RequestTable table = {"text.", fields, sizeof fields / sizeof fields[0]};
-    if (!yyjson_is_obj(value))
-        return refusal_make(r->refusal, REFUSAL_TYPE, name, "%s must be an object", name);
+    if (!yyjson_is_obj(value)) return request_refuse(r, REFUSAL_TYPE, name, "must be an object");
     return request_read_object(r, value, &table);
 }
 
@@ -287,11 +260,11 @@ static bool read_text(RequestReader *r, yyjson_val *value, const char *name)
 #define FIELD(name, read) {name, REQUEST_ANY_KIND, read}
 
 static const RequestField fields[] = {
-    FIELD("model", request_plain_model),
+    FIELD("model", request_plain_string),
     FIELD("input", read_input),
     FIELD("instructions", read_instructions),
     FIELD("stream", request_plain_stream),
-    FIELD("stream_options", read_stream_options),
+    FIELD("stream_options", request_plain_stream_options),
     FIELD("max_output_tokens", read_tokens_max),
     FIELD("temperature", read_temperature),
     FIELD("top_p", read_top_p),
@@ -306,9 +279,9 @@ static const RequestField fields[] = {
     FIELD("text", read_text),
     FIELD("grammar", request_form_grammar),
     FIELD("metadata", read_metadata),
-    FIELD("user", request_plain_user),
-    FIELD("safety_identifier", request_plain_user),
-    FIELD("prompt_cache_key", request_plain_user),
+    FIELD("user", request_plain_string),
+    FIELD("safety_identifier", request_plain_string),
+    FIELD("prompt_cache_key", request_plain_string),
     FIELD("store", read_store),
     FIELD("truncation", read_truncation),
     FIELD("service_tier", read_tier),

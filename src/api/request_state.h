@@ -39,6 +39,11 @@ typedef struct RequestTable {
     unsigned count;
 } RequestTable;
 
+/* Whether `object` is one, and its members are among `known` (a list that ends with NULL), each once; `name` is how a
+ * refusal calls the object, which may be missing. */
+bool request_check_members(RequestReader *r, yyjson_val *object, const char *name,
+                           const char *const *known);
+
 /* Reads every member of the object: refused are those that the table does not have, and those given twice. */
 bool request_read_object(RequestReader *r, yyjson_val *object, const RequestTable *table);
 
@@ -53,11 +58,12 @@ bool request_parts_bias(RequestReader *r, yyjson_val *value, const char *name);
 
 /* request_plain.c */
 bool request_plain_bool(RequestReader *r, yyjson_val *value, const char *name, bool *out);
-bool request_plain_float(RequestReader *r, yyjson_val *value, const char *name, int low, int high,
-                         float *out);
 bool request_plain_count(RequestReader *r, yyjson_val *value, const char *name, uint32_t low,
                          uint32_t high, uint32_t *out);
-bool request_plain_model(RequestReader *r, yyjson_val *value, const char *name);
+/* Refuses whatever it is: what cannot be honoured. */
+bool request_plain_never(RequestReader *r, yyjson_val *value, const char *name);
+/* A string that changes nothing. */
+bool request_plain_string(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_stream(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_stream_options(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_temperature(RequestReader *r, yyjson_val *value, const char *name);
@@ -71,7 +77,6 @@ bool request_plain_seed(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_tokens_max(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_n(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_best_of(RequestReader *r, yyjson_val *value, const char *name);
-bool request_plain_user(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_neutral(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_modalities(RequestReader *r, yyjson_val *value, const char *name);
 bool request_plain_text(RequestReader *r, yyjson_val *value, const char *name);
@@ -122,6 +127,9 @@ bool request_tools_calls(RequestReader *r, yyjson_val *value, const char *param,
 bool request_tools_answer(RequestReader *r, yyjson_val *message, size_t index, Turn *turn);
 bool request_tools_grammar(const Request *q, Arena *scratch, Arena *arena, Grammar *out,
                            Refusal *refusal);
+
+/* The text behind the name. Result  false. */
+bool request_refuse(RequestReader *r, RefusalKind kind, const char *name, const char *text);
 
 /* One name behind another, cut, into out[REFUSAL_PARAM_MAX]. */
 void request_name_join(char *out, const char *name, const char *more);

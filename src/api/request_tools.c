@@ -29,23 +29,19 @@ size_t request_tools_bytes(size_t body_bytes)
 
 /* ---- JSON of clients, bounded ---- */
 
-static bool refuse(RequestReader *r, RefusalKind kind, const char *param, const char *text)
-{
-    return refusal_make(r->refusal, kind, param, "%s %s", param, text);
-}
-
 /* Counts values, the text they make, and looks at what an object may have. */
 static bool measure(RequestReader *r, yyjson_val *v, const char *param, unsigned depth)
 {
     size_t at, count;
     yyjson_val *key, *item;
     if (depth == REQUEST_TOOL_DEPTH_MAX)
-        return refuse(r, REFUSAL_VALUE, param, "nests too deep: at most 32 levels");
+        return request_refuse(r, REFUSAL_VALUE, param, "nests too deep: at most 32 levels");
     if (++r->tool_values > REQUEST_TOOL_VALUES_MAX)
-        return refuse(r, REFUSAL_VALUE, param, "brings more than 65536 values of tools together");
+        return request_refuse(r, REFUSAL_VALUE, param,
+                              "brings more than 65536 values of tools together");
     r->request->tool_bytes += TEXT_OF_A_VALUE + 2 * yyjson_get_len(v) * yyjson_is_str(v);
     if (yyjson_is_obj(v) && yyjson_obj_size(v) > REQUEST_TOOL_MEMBERS_MAX)
-        return refuse(r, REFUSAL_VALUE, param, "has an object of more than 1024 members");
+        return request_refuse(r, REFUSAL_VALUE, param, "has an object of more than 1024 members");
     yyjson_arr_foreach(v, at, count, item)
     {
         if (!measure(r, item, param, depth + 1)) return false;
@@ -63,30 +59,6 @@ static bool no_memory(RequestReader *r, const char *param)
     return refusal_make(r->refusal, REFUSAL_MEMORY, param, "no memory for %s", param);
 }
 
-/* The members of an object: those of `known`, a list that ends with NULL, each once. */
-static bool check_members(RequestReader *r, yyjson_val *object, const char *param,
-                          const char *const *known)
-{
-    size_t at, count;
-    unsigned seen = 0;
-    yyjson_val *key, *item;
-    if (!yyjson_is_obj(object))
-        return refuse(r, object ? REFUSAL_TYPE : REFUSAL_MISSING, param, "must be an object");
-    yyjson_obj_foreach(object, at, count, key, item)
-    {
-        unsigned i = 0;
-        while (known[i] && !yyjson_equals_str(key, known[i])) i++;
-        char before[REFUSAL_PARAM_MAX], name[REFUSAL_PARAM_MAX];
-        (void)request_name_join(before, param, ".");
-        request_name_safe(name, before, key);
-        const char *shown = name[0] ? name : param;
-        if (!known[i]) return refuse(r, REFUSAL_UNKNOWN, shown, "is not known here");
-        if (seen >> i & 1) return refuse(r, REFUSAL_VALUE, shown, "is given twice");
-        seen |= 1u << i;
-    }
-    return true;
-}
-
 /* A member; null is none. */
 static yyjson_val *get(yyjson_val *object, const char *name)
 {
@@ -100,12 +72,13 @@ static bool read_name(RequestReader *r, yyjson_val *function, const char *param,
     char own[REFUSAL_PARAM_MAX];
     yyjson_val *v = get(function, "name");
     request_name_join(own, param, ".name");
-    if (!v) return refuse(r, REFUSAL_MISSING, own, "is missing");
-    if (!yyjson_is_str(v)) return refuse(r, REFUSAL_TYPE, own, "must be a string");
+    if (!v) return request_refuse(r, REFUSAL_MISSING, own, "is missing");
+    if (!yyjson_is_str(v)) return request_refuse(r, REFUSAL_TYPE, own, "must be a string");
     *name = yyjson_get_str(v);
     *bytes = yyjson_get_len(v);
     return tool_calls_is_name((const uint8_t *)*name, *bytes) ||
-           refuse(r, REFUSAL_VALUE, own, "must be 1 to 64 letters, digits, underscores or dashes");
+           request_refuse(r, REFUSAL_VALUE, own,
+                          "must be 1 to 64 letters, digits, underscores or dashes");
 }
 
 static bool check_type(RequestReader *r, yyjson_val *object, const char *param)
@@ -113,9 +86,9 @@ static bool check_type(RequestReader *r, yyjson_val *object, const char *param)
     char own[REFUSAL_PARAM_MAX];
     yyjson_val *v = get(object, "type");
     request_name_join(own, param, ".type");
-    if (!v) return refuse(r, REFUSAL_MISSING, own, "is missing");
+    if (!v) return request_refuse(r, REFUSAL_MISSING, own, "is missing");
     return yyjson_equals_str(v, "function") ||
-           refuse(r, REFUSAL_UNSUPPORTED, own, "must be \"function\"");
+           request_refuse(r, REFUSAL_UNSUPPORTED, own, "must be \"function\"");
 }
 
 /* ---- declared ---- */
@@ -125,19 +98,20 @@ static bool read_function(RequestReader *r, yyjson_val *function, const char *pa
 {
     static const char *const known[] = {"name", "description", "parameters", "strict", NULL};
     char own[REFUSAL_PARAM_MAX];
-    if (!check_members(r, function, param, known)) return false;
+    if (!request_check_members(r, function, param, known)) return false;
     if (!read_name(r, function, param, &out->name, &out->name_bytes)) return false;
     yyjson_val *strict = get(function, "strict"), *words = get(function, "description");
     out->parameters = get(function, "parameters");
     out->strict = yyjson_is_true(strict);
     request_name_join(own, param, ".description");
-    if (words && !yyjson_is_str(words)) return refuse(r, REFUSAL_TYPE, own, "must be a string");
+    if (words && !yyjson_is_str(words))
+        return request_refuse(r, REFUSAL_TYPE, own, "must be a string");
     request_name_join(own, param, ".strict");
     if (strict && !yyjson_is_bool(strict))
-        return refuse(r, REFUSAL_TYPE, own, "must be true or false");
+        return request_refuse(r, REFUSAL_TYPE, own, "must be true or false");
     request_name_join(own, param, ".parameters");
     if (out->parameters && !yyjson_is_obj(out->parameters))
-        return refuse(r, REFUSAL_TYPE, own, "must be an object, a JSON schema");
+        return request_refuse(r, REFUSAL_TYPE, own, "must be an object, a JSON schema");
     return true;
 }
 
@@ -149,14 +123,14 @@ static bool read_tool(RequestReader *r, yyjson_val *tool, size_t index)
     RequestTool *out = &q->tools[index];
     request_name_at(param, "tools", index, "");
     request_name_at(function, "tools", index, ".function");
-    if (!check_members(r, tool, param, known) || !check_type(r, tool, param) ||
+    if (!request_check_members(r, tool, param, known) || !check_type(r, tool, param) ||
         !read_function(r, yyjson_obj_get(tool, "function"), function, out) ||
         !measure(r, tool, param, 0))
         return false;
     for (size_t i = 0; i < index; i++)
         if (q->tools[i].name_bytes == out->name_bytes &&
             memcmp(q->tools[i].name, out->name, out->name_bytes) == 0)
-            return refuse(r, REFUSAL_VALUE, function, "has the name of an earlier tool");
+            return request_refuse(r, REFUSAL_VALUE, function, "has the name of an earlier tool");
     return true;
 }
 
@@ -165,9 +139,10 @@ bool request_tools_list(RequestReader *r, yyjson_val *value, const char *name)
     Request *q = r->request;
     size_t at, count = yyjson_arr_size(value);
     yyjson_val *tool;
-    if (!yyjson_is_arr(value)) return refuse(r, REFUSAL_TYPE, name, "must be an array");
+    if (!yyjson_is_arr(value)) return request_refuse(r, REFUSAL_TYPE, name, "must be an array");
     if (!count) return true;
-    if (count > REQUEST_TOOLS_MAX) return refuse(r, REFUSAL_VALUE, name, "has more than 128 tools");
+    if (count > REQUEST_TOOLS_MAX)
+        return request_refuse(r, REFUSAL_VALUE, name, "has more than 128 tools");
     q->tools = ARENA_NEW(r->arena, RequestTool, count);
     JinjaValue *values = ARENA_NEW(r->arena, JinjaValue, 1);
     if (!q->tools || !values) return no_memory(r, name);
@@ -196,10 +171,10 @@ bool request_tools_choice(RequestReader *r, yyjson_val *value, const char *name)
         return true;
     }
     if (yyjson_is_str(value))
-        return refuse(r, REFUSAL_VALUE, name, "must be none, auto, required or a function");
+        return request_refuse(r, REFUSAL_VALUE, name, "must be none, auto, required or a function");
     yyjson_val *function = yyjson_obj_get(value, "function");
-    if (!check_members(r, value, name, known) || !check_type(r, value, name) ||
-        !check_members(r, function, "tool_choice.function", named))
+    if (!request_check_members(r, value, name, known) || !check_type(r, value, name) ||
+        !request_check_members(r, function, "tool_choice.function", named))
         return false;
     q->tool_choice = REQUEST_TOOLS_NAMED;
     return read_name(r, function, "tool_choice.function", &r->tool_name, &r->tool_name_bytes);
@@ -263,10 +238,10 @@ static bool is_id(yyjson_val *v)
 
 static bool read_id(RequestReader *r, yyjson_val *v, const char *param, const char **out)
 {
-    if (!v) return refuse(r, REFUSAL_MISSING, param, "is missing");
+    if (!v) return request_refuse(r, REFUSAL_MISSING, param, "is missing");
     if (!is_id(v))
-        return refuse(r, yyjson_is_str(v) ? REFUSAL_VALUE : REFUSAL_TYPE, param,
-                      "must be 1 to 128 plain characters");
+        return request_refuse(r, yyjson_is_str(v) ? REFUSAL_VALUE : REFUSAL_TYPE, param,
+                              "must be 1 to 128 plain characters");
     *out = yyjson_get_str(v);
     return true;
 }
@@ -277,7 +252,7 @@ static bool is_ollama(const RequestReader *r) { return r->request->kind == REQUE
 static bool read_object(RequestReader *r, yyjson_val *v, const char *param, JinjaValue *out)
 {
     if (!yyjson_is_obj(v))
-        return refuse(r, v ? REFUSAL_TYPE : REFUSAL_MISSING, param, "must be an object");
+        return request_refuse(r, v ? REFUSAL_TYPE : REFUSAL_MISSING, param, "must be an object");
     return measure(r, v, param, 0) && (json_values_make(r->arena, v, out) || no_memory(r, param));
 }
 
@@ -286,12 +261,12 @@ static bool read_text_arguments(RequestReader *r, yyjson_val *v, const char *par
 {
     const char *text = yyjson_get_str(v);
     size_t bytes = yyjson_get_len(v);
-    if (!v) return refuse(r, REFUSAL_MISSING, param, "is missing");
+    if (!v) return request_refuse(r, REFUSAL_MISSING, param, "is missing");
     if (!yyjson_is_str(v))
-        return refuse(r, REFUSAL_TYPE, param, "must be a string: an object as JSON text");
+        return request_refuse(r, REFUSAL_TYPE, param, "must be a string: an object as JSON text");
     if (!bytes) text = "{}", bytes = 2;
     if (json_scan((const uint8_t *)text, bytes).depth > REQUEST_TOOL_DEPTH_MAX)
-        return refuse(r, REFUSAL_VALUE, param, "nests too deep: at most 32 levels");
+        return request_refuse(r, REFUSAL_VALUE, param, "nests too deep: at most 32 levels");
     size_t room = yyjson_read_max_memory_usage(bytes, YYJSON_READ_NOFLAG) + PARSE_BYTES;
     void *memory = arena_take_raw(r->arena, room);
     yyjson_alc allocator;
@@ -300,7 +275,7 @@ static bool read_text_arguments(RequestReader *r, yyjson_val *v, const char *par
         yyjson_read_opts((char *)(uintptr_t)text, bytes, YYJSON_READ_NOFLAG, &allocator, NULL);
     yyjson_val *root = yyjson_doc_get_root(doc);
     if (!yyjson_is_obj(root))
-        return refuse(r, REFUSAL_VALUE, param, "must be an object as JSON text");
+        return request_refuse(r, REFUSAL_VALUE, param, "must be an object as JSON text");
     if (!measure(r, root, param, 0)) return false;
     return json_values_make(r->arena, root, out) || no_memory(r, param);
 }
@@ -338,13 +313,13 @@ static bool read_call(RequestReader *r, yyjson_val *call, const char *param, Jin
     size_t name_bytes = 0;
     JinjaValue arguments;
     yyjson_val *function = yyjson_obj_get(call, "function");
-    if (!check_members(r, call, param, known)) return false;
+    if (!request_check_members(r, call, param, known)) return false;
     request_name_join(own, param, ".id");
     bool named = !is_ollama(r) || get(call, "id"), typed = !is_ollama(r) || get(call, "type");
     if (named && !read_id(r, get(call, "id"), own, &id)) return false;
     if (typed && !check_type(r, call, param)) return false;
     request_name_join(own, param, ".function");
-    if (!check_members(r, function, own, is_ollama(r) ? of_ollama : of_function) ||
+    if (!request_check_members(r, function, own, is_ollama(r) ? of_ollama : of_function) ||
         !read_name(r, function, own, &name, &name_bytes))
         return false;
     request_name_join(own, param, ".function.arguments");
@@ -358,10 +333,10 @@ bool request_tools_calls(RequestReader *r, yyjson_val *value, const char *param,
 {
     size_t at, count = yyjson_arr_size(value);
     yyjson_val *call;
-    if (!yyjson_is_arr(value)) return refuse(r, REFUSAL_TYPE, param, "must be an array");
+    if (!yyjson_is_arr(value)) return request_refuse(r, REFUSAL_TYPE, param, "must be an array");
     if (!count) return true;
     if (count > REQUEST_TOOLS_MAX)
-        return refuse(r, REFUSAL_VALUE, param, "has more than 128 calls");
+        return request_refuse(r, REFUSAL_VALUE, param, "has more than 128 calls");
     JinjaList *list = jinja_value_list(r->arena, count);
     JinjaValue *calls = ARENA_NEW(r->arena, JinjaValue, 1);
     if (!list || !calls) return no_memory(r, param);
@@ -402,10 +377,10 @@ static bool read_tool_name(RequestReader *r, yyjson_val *message, size_t index, 
     char param[REFUSAL_PARAM_MAX];
     yyjson_val *v = get(message, "tool_name");
     request_name_at(param, "messages", index, ".tool_name");
-    if (v && !yyjson_is_str(v)) return refuse(r, REFUSAL_TYPE, param, "must be a string");
+    if (v && !yyjson_is_str(v)) return request_refuse(r, REFUSAL_TYPE, param, "must be a string");
     if (v && !tool_calls_is_name((const uint8_t *)yyjson_get_str(v), yyjson_get_len(v)))
-        return refuse(r, REFUSAL_VALUE, param,
-                      "must be 1 to 64 letters, digits, underscores or dashes");
+        return request_refuse(r, REFUSAL_VALUE, param,
+                              "must be 1 to 64 letters, digits, underscores or dashes");
     turn->name = yyjson_get_str(v);
     return true;
 }
@@ -420,11 +395,10 @@ bool request_tools_answer(RequestReader *r, yyjson_val *message, size_t index, T
     request_name_at(param, "messages", index, ".tool_call_id");
     if (!read_id(r, get(message, "tool_call_id"), param, &turn->call_id)) return false;
     if (!caller)
-        return refusal_make(r->refusal, REFUSAL_VALUE, param,
-                            "%s answers nothing: no assistant's message with tool_calls before it",
-                            param);
+        return request_refuse(r, REFUSAL_VALUE, param,
+                              "answers nothing: no assistant's message with tool_calls before it");
     if (!has_id(caller, turn->call_id))
-        return refuse(r, REFUSAL_VALUE, param, "is the id of no call that it follows");
+        return request_refuse(r, REFUSAL_VALUE, param, "is the id of no call that it follows");
     request_name_at(param, "messages", index, "");
     return !name || read_name(r, message, param, &turn->name, &bytes);
 }

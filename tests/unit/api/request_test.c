@@ -205,8 +205,13 @@ static void counts(void **state)
     accepts(REQUEST_CHAT, "\"max_tokens\":2,\"max_completion_tokens\":2");
     accepts(REQUEST_CHAT, "\"max_tokens\":0");
     assert_int_equal(request.tokens_max, 0);
-    accepts(REQUEST_CHAT, "\"max_tokens\":18446744073709551615");
+    accepts(REQUEST_CHAT, "\"max_tokens\":2147483647");
     assert_int_equal(request.tokens_max, REQUEST_TOKENS_UNLIMITED);
+    refuses(REQUEST_CHAT, "\"max_tokens\":2147483648", REFUSAL_VALUE, "max_tokens");
+    refuses(REQUEST_CHAT, "\"max_tokens\":9223372036854775808", REFUSAL_VALUE, "max_tokens");
+    refuses(REQUEST_COMPLETION, "\"max_tokens\":18446744073709551615", REFUSAL_VALUE, "max_tokens");
+    refuses(REQUEST_CHAT, "\"max_tokens\":18446744073709551616", REFUSAL_TYPE, "max_tokens");
+    refuses(REQUEST_CHAT, "\"top_k\":4294967296", REFUSAL_VALUE, "top_k");
     accepts(REQUEST_CHAT, "\"max_tokens\":null");
     for (int n = 0; n <= 9; n += 9) {
         char field[20];
