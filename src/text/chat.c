@@ -21,7 +21,7 @@ enum {
 
 /* ---- Text ---- */
 
-static size_t turn_bytes(const ChatTurns *turns)
+size_t chat_turns_bytes(const ChatTurns *turns)
 {
     size_t bytes = turns->tool_bytes;
     for (size_t i = 0; i < turns->count; i++) bytes += turns->turns[i].bytes;
@@ -45,7 +45,7 @@ size_t chat_text_bytes(const Chat *c, const ChatTurns *turns)
 {
     if (!by_template(c, turns)) return ARENA_ALIGN;
     return CHAT_MEMORY + CHAT_MEMORY_PER_TURN * turns->count +
-           CHAT_MEMORY_PER_BYTE * turn_bytes(turns);
+           CHAT_MEMORY_PER_BYTE * chat_turns_bytes(turns);
 }
 
 /* The text of a token as the file writes it, for bos_token and its like; not set where there is none. */

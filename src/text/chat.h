@@ -42,22 +42,24 @@ typedef struct ChatTurns {
     const Turn *turns;
     size_t count;
     int64_t now_s;
-    const JinjaValue *
-        tools; /* a list of {"type", "function": {"name", "description", "parameters"}}; NULL: none */
+    /* A list of {"type", "function": {"name", "description", "parameters"}}; NULL: none. */
+    const JinjaValue *tools;
     size_t tool_bytes; /* at least what tools and calls are as JSON text */
 } ChatTurns;
+
+/* Tools are declared, called or answered. */
+bool chat_has_tools(const ChatTurns *turns);
+/* Of all texts, tools and calls. */
+size_t chat_turns_bytes(const ChatTurns *turns);
 
 /* A conversation that the model's template cannot be told as it is, as one of plain messages:
  *
  *   tools           behind the first system message, or as one
  *   calls           behind the assistant's text: <tool_call>\n{"name": ..., "arguments": ...}\n</tool_call>
- *   tool's turns    <tool_response>\n...\n</tool_response> in a user's turn, those that follow each other in
- * one
+ *   tool's turns    <tool_response>\n...\n</tool_response> in a user's turn, one for those that follow each other
  *
  * chat_fold_bytes of `arena` suffice; `out` is `turns` where nothing is to be told. Owner  out lives in the
  * arena. Errors  ERR_MEMORY, ERR_TOO_LARGE. */
-/* Tools are declared, called or answered. */
-bool chat_has_tools(const ChatTurns *turns);
 size_t chat_fold_bytes(const Chat *c, const ChatTurns *turns);
 MUST_CHECK Error chat_fold(const Chat *c, const ChatTurns *turns, Arena *arena, ChatTurns *out,
                            Why *why);

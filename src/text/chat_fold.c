@@ -36,18 +36,11 @@ static bool needs(const Chat *c, const ChatTurns *turns)
     return !c->knows_tools && chat_has_tools(turns);
 }
 
-static size_t all_bytes(const ChatTurns *turns)
-{
-    size_t bytes = turns->tool_bytes;
-    for (size_t i = 0; i < turns->count; i++) bytes += turns->turns[i].bytes;
-    return bytes;
-}
-
 size_t chat_fold_bytes(const Chat *c, const ChatTurns *turns)
 {
     if (!needs(c, turns)) return ARENA_ALIGN;
     return FOLD_MEMORY + FOLD_MEMORY_PER_TURN * turns->count +
-           FOLD_MEMORY_PER_BYTE * all_bytes(turns);
+           FOLD_MEMORY_PER_BYTE * chat_turns_bytes(turns);
 }
 
 typedef struct Fold {
@@ -65,7 +58,7 @@ static Error write_text(Fold *f, const char *source, const Turn *turn, const cha
     Jinja jinja;
     JinjaText text, content = {turn->text, NULL, turn->bytes, JINJA_FOREIGN};
     JinjaDict *names = jinja_value_dict(f->arena, 2);
-    JinjaLimits limits = {.steps = FOLD_STEPS + FOLD_STEPS_PER_BYTE * all_bytes(f->from),
+    JinjaLimits limits = {.steps = FOLD_STEPS + FOLD_STEPS_PER_BYTE * chat_turns_bytes(f->from),
                           .bytes = FOLD_TEXT_MAX};
     TRY(jinja_parse((const uint8_t *)source, strlen(source), f->arena, &jinja, f->why));
     if (!names || !jinja_value_put_words(f->arena, names, "content", jinja_value_text(content)) ||

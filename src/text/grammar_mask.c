@@ -255,22 +255,13 @@ Error grammar_mask_take(GrammarMask *m, uint32_t id, Why *why)
     size_t bytes = 0;
     if (m->ended) return not_allowed(id, why);
     if (is_end(m->v, id)) {
-        if (!grammar_mask_may_end(m)) return not_allowed(id, why);
+        if (!grammar_machine_may_end(m->machine, grammar_machine_state(m->machine)))
+            return not_allowed(id, why);
         m->ended = true;
         return OK;
     }
     TRY(tokenizer_piece(m->v->tokenizer, id, false, piece, sizeof piece, &bytes, why));
     return bytes && take_piece(m, piece, bytes) ? OK : not_allowed(id, why);
-}
-
-bool grammar_mask_may_end(const GrammarMask *m)
-{
-    return !m->ended && grammar_machine_may_end(m->machine, grammar_machine_state(m->machine));
-}
-
-bool grammar_mask_must_end(const GrammarMask *m)
-{
-    return !m->ended && grammar_machine_must_end(m->machine, grammar_machine_state(m->machine));
 }
 
 bool grammar_mask_has_ended(const GrammarMask *m) { return m->ended; }

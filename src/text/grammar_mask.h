@@ -38,9 +38,7 @@ bool grammar_mask_is_empty(GrammarMask *m);
 /* The token was chosen. Errors  ERR_RANGE (it is not allowed here, nothing has changed). An end token is the end:
  * nothing is allowed afterwards. */
 MUST_CHECK Error grammar_mask_take(GrammarMask *m, uint32_t id, Why *why);
-/* The text may end here; nothing but the end may follow; an end token was taken. */
-bool grammar_mask_may_end(const GrammarMask *m);
-bool grammar_mask_must_end(const GrammarMask *m);
+/* An end token was taken. */
 bool grammar_mask_has_ended(const GrammarMask *m);
 
 /* Bits [first, first + count) of a mask to the front of out[(count + 31) / 32]; the rest of the last word is 0. */

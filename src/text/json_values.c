@@ -6,7 +6,7 @@
 _Static_assert(sizeof(JinjaPair) + sizeof(JinjaDict) + 2 * ARENA_ALIGN <= JSON_VALUES_BYTES,
                "one value in an object of its own");
 
-JinjaText json_values_text(yyjson_val *string)
+static JinjaText text_of(yyjson_val *string)
 {
     return (JinjaText){(const uint8_t *)yyjson_get_str(string), NULL, yyjson_get_len(string),
                        JINJA_FOREIGN};
@@ -36,7 +36,7 @@ static bool make_dict(Arena *arena, yyjson_val *json, JinjaValue *out)
     {
         JinjaValue value;
         if (!json_values_make(arena, item, &value) ||
-            !jinja_value_put(arena, dict, jinja_value_text(json_values_text(key)), value))
+            !jinja_value_put(arena, dict, jinja_value_text(text_of(key)), value))
             return false;
     }
     *out = (JinjaValue){.kind = JINJA_DICT, .dict = dict};
@@ -49,7 +49,7 @@ bool json_values_make(Arena *arena, yyjson_val *json, JinjaValue *out)
     if (yyjson_is_obj(json)) return make_dict(arena, json, out);
     bool large = yyjson_is_uint(json) && yyjson_get_uint(json) > INT64_MAX;
     if (yyjson_is_bool(json)) *out = jinja_value_bool(yyjson_get_bool(json));
-    else if (yyjson_is_str(json)) *out = jinja_value_text(json_values_text(json));
+    else if (yyjson_is_str(json)) *out = jinja_value_text(text_of(json));
     else if (yyjson_is_real(json) || large) *out = jinja_value_float(yyjson_get_num(json));
     else if (yyjson_is_int(json)) *out = jinja_value_int(yyjson_get_sint(json));
     else *out = jinja_value_none();

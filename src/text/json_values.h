@@ -14,6 +14,5 @@ enum { JSON_VALUES_BYTES = 288 };
 /* Recurses as deep as the JSON nests. A name is compared with all before it. Owner  texts stay the JSON's.
  * Result  false: no memory. */
 bool json_values_make(Arena *arena, yyjson_val *json, JinjaValue *out);
-JinjaText json_values_text(yyjson_val *string);
 
 #endif
