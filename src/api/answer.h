@@ -17,8 +17,8 @@
 enum {
     ANSWER_CHOICES_MAX = 8,
     ANSWER_ID_BYTES = 48,
-    ANSWER_TOOL_BYTES =
-        64, /* of text, of each call beside its arguments: JSON_WRITER_GROWTH comes on top */
+    /* Of text, of each call beside its arguments: JSON_WRITER_GROWTH comes on top. */
+    ANSWER_TOOL_BYTES = 64,
     ANSWER_EVENT_BYTES = 1024, /* of an event without its text, scores and hops */
     ANSWER_TOPS_MAX = 20,
     ANSWER_HOP_BYTES = 640
@@ -84,8 +84,8 @@ typedef struct AnswerPiece {
     size_t bytes;
     const AnswerTool *tools;
     uint32_t tool_count;
-    const AnswerScore
-        *scores; /* of the tokens that the text begins or goes on with; NULL: not wanted */
+    /* Of the tokens that the text begins or goes on with; NULL: not wanted. */
+    const AnswerScore *scores;
     uint32_t score_count;
 } AnswerPiece;
 

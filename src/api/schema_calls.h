@@ -6,8 +6,7 @@
  *   must, many    one or more of them, a line end between
  *   may           any text in which <tool_call> does not occur, then nothing or calls as above
  *
- * ARGUMENTS are an object by schema.h's rules; {} for a tool without parameters or with an empty list of them.
- * */
+ * ARGUMENTS are an object by schema.h's rules; {} for a tool without parameters or with an empty list of them. */
 #ifndef COBORD_API_SCHEMA_CALLS_H
 #define COBORD_API_SCHEMA_CALLS_H
 

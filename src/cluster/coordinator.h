@@ -56,8 +56,7 @@ typedef struct CoordinatorConfig {
     uint32_t logit_rows; /* picks of a frame */
     uint32_t frames;     /* under way at once, at most COORDINATOR_FRAMES_MAX; 0: 1 */
     uint32_t spread;     /* over how many of them answers and prompts are spread; 0: all */
-    uint32_t
-        drafts; /* a slot's in a frame, at most; 0: none. Picks of drafts count in logit_rows */
+    uint32_t drafts; /* a slot's in a frame, at most; 0: none. Their picks count in logit_rows */
     uint32_t hidden; /* floats of a row, for coordinator_pool; 0: it is not possible */
 } CoordinatorConfig;
 
@@ -65,8 +64,8 @@ typedef struct CoordinatorConfig {
 typedef struct CoordinatorScore {
     uint32_t token;
     float logprob;
-    uint32_t
-        top_count; /* likeliest ids, descending, ties by lower id; `logit` is their log-probability */
+    /* The likeliest ids, descending, ties by lower id; `logit` is their log-probability. */
+    uint32_t top_count;
     SamplerCandidate top[COORDINATOR_TOPS_MAX];
 } CoordinatorScore;
 
@@ -83,8 +82,8 @@ typedef struct CoordinatorPick {
     uint32_t k;           /* candidates wanted */
     bool wants_sum;       /* false for a greedy pick */
     float sum_scale;      /* exponentials of logit * sum_scale */
-    bool
-        wants_id; /* the adjusted logit of `id` is wanted besides: it is known already which token follows */
+    /* The adjusted logit of `id` is wanted besides: it is known already which token follows. */
+    bool wants_id;
     uint32_t id;
     bool picked; /* done: nothing more is wanted */
     uint32_t token;
@@ -103,8 +102,8 @@ typedef struct CoordinatorFrame {
     uint32_t sequence_count;
     CoordinatorPick *picks;
     uint32_t pick_count;
-    const uint32_t
-        *wanted; /* rows whose hidden states are wanted, rising: of picks, and of pools */
+    /* Rows whose hidden states are wanted, rising: of picks, and of pools. */
+    const uint32_t *wanted;
     uint32_t wanted_count;
     const CoordinatorPool *pools;
     uint32_t pool_count;
@@ -112,8 +111,8 @@ typedef struct CoordinatorFrame {
 
 typedef struct CoordinatorEvent {
     uint32_t slot;
-    const uint32_t *
-        tokens; /* new ones of the answer, in order; valid until the slot is truncated or started */
+    /* New ones of the answer, in order; valid until the slot is truncated or started. */
+    const uint32_t *tokens;
     uint32_t token_count;
     bool scored; /* there is something for coordinator_take_scores */
     bool ended;

@@ -7,8 +7,8 @@
  *   that frame given up             B.forks again
  *
  * While B.forks, A keeps at least B.fed positions fed: coordinator_rewind lowers B with A. No frame
- * has a copy of a copy that it makes itself: a copy's parent is the one that the bytes come from.
- * */
+ * has a copy of a copy that it makes itself: a copy's parent is the one that the bytes come
+ * from. */
 #include "cluster/coordinator_state.h"
 
 #include <string.h>

@@ -26,8 +26,8 @@ typedef struct Draft {
     uint32_t heads_mask, tokens_max;
     uint32_t indexed; /* runs that end at or before this index are in the index */
     uint32_t window;  /* tokens of the next guess */
-    uint32_t pause,
-        waits; /* steps without a guess after the last failure, and those that are left */
+    /* Steps without a guess after the last failure, and those that are left. */
+    uint32_t pause, waits;
 } Draft;
 
 uint64_t draft_bytes(uint32_t tokens_max);

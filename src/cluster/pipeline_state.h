@@ -166,11 +166,11 @@ struct Pipeline {
     RowsElement element;
     uint32_t chunk, frame_count, stations;
     uint32_t shards; /* ranges of ids: of shards, then of stations that have all ids */
-    uint32_t embed_end,
-        head_end; /* the one that its stage asks instead of all others; NONE: there is none */
+    /* The one that its stage asks instead of all others; NONE: there is none. */
+    uint32_t embed_end, head_end;
     uint64_t patience_ns;
-    uint32_t
-        twins; /* calls that one part of a stage may have at once: 2 when some shard has a replica */
+    /* Calls that one part of a stage may have at once: 2 when some shard has a replica. */
+    uint32_t twins;
 
     Node *nodes;   /* [cluster->node_count], then PIPELINE_OWN's */
     Range *ranges; /* stations, then those of ids */

@@ -43,17 +43,19 @@ typedef struct PlanRequest {
     uint64_t memory_bytes;  /* the budget of one process */
     uint64_t process_bytes; /* what the process has already */
     uint32_t stations, shards;
-    bool embed,
-        head; /* cluster: at the first, at the last station; shards may be 0 when both are */
+    /* Cluster: at the first, at the last station; shards may be 0 when both are. */
+    bool embed, head;
     const PhaseRange *ranges; /* instead of an even cut, or NULL; `stations` of them */
-    const uint32_t
-        *id_ends; /* the same for the shards: where each ends, the last at the vocabulary's end */
+    /* The same for the shards: where each ends, the last at the vocabulary's end. */
+    const uint32_t *id_ends;
     uint32_t context;    /* 0: the largest that fits, at most 8192 and the model's */
     uint32_t chunk;      /* 0: the largest that fits well, at most 512 */
     uint32_t logit_rows; /* wanted at once; the plan may give fewer, at least 1 */
-    uint32_t drafts;     /* guesses of a slot in a frame, at most; the plan adds rows of logits for them */
-    uint32_t ids_most;   /* cluster: of a shard, or of a station with the head; 0: the vocabulary's share */
-    uint32_t sessions;   /* sequences at once, each with the whole context; 0: 1 */
+    /* Guesses of a slot in a frame, at most; the plan adds rows of logits for them. */
+    uint32_t drafts;
+    /* Cluster: of a shard, or of a station with the head; 0: the vocabulary's share. */
+    uint32_t ids_most;
+    uint32_t sessions; /* sequences at once, each with the whole context; 0: 1 */
     uint32_t workers;
     bool forms; /* solo: answers may have to have a form */
     /* cluster: */
@@ -90,8 +92,8 @@ typedef struct Plan {
     uint32_t role_count;     /* stations, then shards */
     PlanRole role[PLAN_ROLES_MAX];
     PlanRole sum; /* solo: the whole process */
-    PlanRole
-        coordinator; /* cluster: its floor is the tokenizer, its window that of its own store */
+    /* Cluster: its floor is the tokenizer, its window that of its own store. */
+    PlanRole coordinator;
 } Plan;
 
 /* The range of station `index` of `count`: whole layers when there are enough, the remainder to the first.

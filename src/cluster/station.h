@@ -39,8 +39,8 @@ typedef struct StationConfig {
     uint32_t context; /* positions of one session */
     uint32_t blocks;  /* cache blocks of 64 positions over all sessions */
     uint32_t workers; /* of the parallel port */
-    uint64_t
-        tile_bytes_max; /* bytes of one TILE; a single panel may exceed it. 0: whole matrices */
+    /* Bytes of one TILE; a single panel may exceed it. 0: whole matrices. */
+    uint64_t tile_bytes_max;
     const Kernels *kernels;
     const Ops *ops;
 } StationConfig;
@@ -80,8 +80,8 @@ typedef struct StationWish {
     PhaseBound phase;         /* LOAD, TILE, EVICT */
     const KnotTensor *tensor; /* TILE */
     uint32_t row_first, row_count;
-    uint64_t offset,
-        bytes; /* TILE: the tile; LOAD: the phase's first tensor and the sum of its tensors' bytes */
+    /* TILE: the tile; LOAD: the phase's first tensor and the sum of its tensors' bytes. */
+    uint64_t offset, bytes;
 } StationWish;
 
 typedef struct Station Station;

@@ -25,8 +25,8 @@ typedef struct PhasePlan {
 
 /* Frame-sized working memory; every pointer into the scratch that the host lends. Widths in floats per row. */
 typedef struct StationBuffers {
-    uint8_t *
-        activations; /* [rows] quantized inputs of the current matrix, then [rows] their residuals */
+    /* [rows] quantized inputs of the current matrix, then [rows] their residuals. */
+    uint8_t *activations;
     size_t activation_stride; /* of the current matrix */
     float *work;              /* attn: q | k | v | attended; ffn_up: u; ffn_down: product */
     size_t work_stride;
@@ -34,8 +34,8 @@ typedef struct StationBuffers {
     float *cosine[2], *sine[2];       /* [rows][rope_dim / 2], global and local layers */
     const uint8_t **blocks; /* cache blocks of the current layer, sequence after sequence */
     uint32_t *row_sequence, *row_position; /* [rows] */
-    uint32_t *sequence_row,
-        *sequence_block; /* [rows] first row and first entry in `blocks` of a sequence */
+    /* [rows] first row and first entry in `blocks` of a sequence. */
+    uint32_t *sequence_row, *sequence_block;
     uint32_t *group_row; /* [rows + 1] first row of each group of rows that attend together */
     uint32_t groups;
     uint8_t *finite;        /* [rows][parts] */

@@ -21,8 +21,8 @@ typedef struct FileWriter {
     int descriptor; /* -1: nothing is open */
     char *path, *temporary;
     uint64_t bytes; /* appended so far, those in the buffer included */
-    uint8_t
-        *buffer; /* the tail that does not fill an aligned piece of FILE_WRITER_PIECE_BYTES yet */
+    /* The tail that does not fill an aligned piece of FILE_WRITER_PIECE_BYTES yet. */
+    uint8_t *buffer;
     size_t buffered;
 } FileWriter;
 

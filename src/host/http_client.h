@@ -25,8 +25,8 @@ enum {
 typedef struct HttpClientOptions {
     const char *key;     /* sent as "Authorization: Bearer KEY"; NULL: none */
     const char *ca_file; /* certificates that peers are checked against; NULL: the system's */
-    bool
-        unverified; /* any certificate will do: for calls without secrets to processes of our own */
+    /* Any certificate will do: for calls without secrets to processes of our own. */
+    bool unverified;
     uint32_t connect_ms; /* 0: 2,000 */
     bool direct; /* calls without TLS to numeric addresses take the short way (http_plain.h) */
 } HttpClientOptions;
@@ -40,8 +40,8 @@ typedef struct HttpCall {
     const void *parts[2]; /* the body */
     size_t part_bytes[2];
     uint32_t deadline_ms; /* 0: HTTP_CLIENT_DEADLINE_MS */
-    uint8_t
-        *answer; /* room of the caller; an answer that is larger fails the call. NULL: dropped */
+    /* Room of the caller; an answer that is larger fails the call. NULL: dropped. */
+    uint8_t *answer;
     size_t answer_room;
     void *tag; /* the caller's */
     /* answered */
@@ -51,8 +51,8 @@ typedef struct HttpCall {
     Why why;
     unsigned status;
     size_t answer_bytes;
-    uint64_t range_first,
-        range_bytes_total; /* of Content-Range, or of a HEAD's Content-Length; range_bytes_total 0: there was none */
+    /* Of Content-Range, or of a HEAD's Content-Length; range_bytes_total 0: there was none. */
+    uint64_t range_first, range_bytes_total;
     uint32_t microseconds;
     /* the client's */
     void *handle;

@@ -18,10 +18,10 @@ enum {
     STORE_HTTP_PAUSE_MS = 100,    /* then 200, 400, ..: a store that restarts is back within that */
     STORE_HTTP_CLIENTS_KEPT = 16, /* each with its open connections */
     STORE_HTTP_PIECE_BYTES = 8 << 20, /* what a retry costs at most */
-    STORE_HTTP_SMALL_BYTES =
-        2048, /* smaller pieces are read here, where an error's text has room too */
-    STORE_HTTP_DEADLINE_MS =
-        8000, /* of a try, and 2 ms for each KiB on top: half a megabyte a second */
+    /* Smaller pieces are read here, where an error's text has room too. */
+    STORE_HTTP_SMALL_BYTES = 2048,
+    /* Of a try, and 2 ms for each KiB on top: half a megabyte a second. */
+    STORE_HTTP_DEADLINE_MS = 8000,
 };
 
 struct StoreHttp {

@@ -43,8 +43,8 @@ typedef struct SuperviseNode {
 } SuperviseNode;
 
 typedef struct SuperviseOptions {
-    const SuperviseNode
-        *nodes; /* the first is the one that is ready for the world, and drained first */
+    /* The first is the one that is ready for the world, and drained first. */
+    const SuperviseNode *nodes;
     uint32_t node_count;
     const char *program; /* NULL: this one */
     HttpClientOptions http;

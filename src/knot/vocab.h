@@ -52,8 +52,8 @@ typedef struct Vocab {
     uint32_t merges;
     uint32_t bos, eos, eot, unknown, pad; /* VOCAB_NO_TOKEN where the file names none */
     const uint8_t *token_ends;            /* u32[tokens]: token i is text[ends[i-1] .. ends[i]) */
-    const uint8_t
-        *token_text; /* pieces as in GGUF (byte-level BPE pieces still in GPT-2's printable form) */
+    /* Pieces as in GGUF (byte-level BPE pieces still in GPT-2's printable form). */
+    const uint8_t *token_text;
     const uint8_t *types;         /* u8[tokens] */
     const uint8_t *scores;        /* f32[tokens] or NULL */
     const uint8_t *merge_list;    /* VocabMerge[merges], 12 bytes each */

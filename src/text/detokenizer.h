@@ -20,8 +20,8 @@ typedef struct Detokenizer {
     const Tokenizer *tokenizer;
     bool specials; /* render control tokens */
     bool tags;     /* render <tool_call> and </tool_call>, also where they are control tokens */
-    bool
-        strip_space; /* SentencePiece: the next piece loses the space that the encoder put in front */
+    /* SentencePiece: the next piece loses the space that the encoder put in front. */
+    bool strip_space;
     bool stopped;
     const char *stops[DETOKENIZER_STOPS_MAX];
     uint32_t stop_bytes[DETOKENIZER_STOPS_MAX];

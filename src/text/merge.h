@@ -18,8 +18,8 @@ typedef struct Merge {
     uint32_t count;
     uint32_t *next, *previous; /* `count` behind the last, MERGE_NONE before the first */
     uint32_t *id;              /* what a symbol is; filled in by the caller, updated by merges */
-    uint32_t *key,
-        *merged; /* of the pair that begins at a symbol: its rank, and what it would become */
+    /* Of the pair that begins at a symbol: its rank, and what it would become. */
+    uint32_t *key, *merged;
     uint32_t *place, *heap, heap_count;
 } Merge;
 

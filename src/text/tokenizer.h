@@ -25,10 +25,10 @@ size_t tokenizer_bytes(const Vocab *vocab);
 MUST_CHECK Error tokenizer_build(const Vocab *vocab, Arena *arena, Tokenizer **out, Why *why);
 
 enum {
-    TOKENIZE_SPECIALS =
-        1, /* control tokens written in the text become their ids; without it they stay text */
-    TOKENIZE_BOS =
-        2 /* put BOS in front when the model wants one and the text does not start with it */
+    /* Control tokens written in the text become their ids; without it they stay text. */
+    TOKENIZE_SPECIALS = 1,
+    /* Put BOS in front when the model wants one and the text does not start with it. */
+    TOKENIZE_BOS = 2
 };
 
 /* Appends the ids of text[0..bytes) to ids. `scratch` needs tokenizer_scratch_bytes(bytes).

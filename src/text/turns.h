@@ -26,8 +26,8 @@ typedef struct Turn {
     bool silent; /* nothing was said: an assistant's turn that only calls tools */
     /* Of an assistant: a list of {"id", "type", "function": {"name", "arguments": a dictionary}}; NULL: no calls. */
     const JinjaValue *calls;
-    const char *call_id,
-        *name; /* of a tool's turn: which call it answers, which tool; NULL: not said */
+    /* Of a tool's turn: which call it answers, which tool; NULL: not said. */
+    const char *call_id, *name;
 } Turn;
 
 TurnFormat turns_format(const Tokenizer *t);
