@@ -247,7 +247,8 @@ static Error fetch_add_signature(Fetch *f)
     char range[64];
     S3Lines lines;
     (void)snprintf(range, sizeof range, "bytes=%llu-", (unsigned long long)f->at);
-    TRY(s3_sign(f->s3, "GET", f->url, f->at ? range : NULL, time(NULL), &lines, f->why));
+    S3Request request = {.method = "GET", .url = f->url, .range = f->at ? range : NULL};
+    TRY(s3_sign(f->s3, &request, time(NULL), &lines, f->why));
     const char *const wanted[] = {lines.date, lines.hash, lines.authorization, lines.token};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (wanted[i][0]) f->headers = curl_slist_append(f->headers, wanted[i]);

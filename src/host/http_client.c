@@ -224,6 +224,7 @@ static size_t give_body(char *out, size_t size, size_t count, void *handle)
         given += take;
         h->read += take;
     }
+    h->call->sent_bytes = h->read;
     return given;
 }
 
@@ -379,6 +380,7 @@ void http_client_start(HttpClient *c, HttpCall *call)
     call->answer_bytes = 0;
     call->range_first = call->range_bytes_total = 0;
     call->microseconds = 0;
+    call->sent_bytes = 0;
     call->handle = NULL;
     if (c->plain && http_plain_start(c->plain, call)) return;
     Handle *h = take_handle(c);

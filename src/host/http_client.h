@@ -54,6 +54,7 @@ typedef struct HttpCall {
     /* Of Content-Range, or of a HEAD's Content-Length; range_bytes_total 0: there was none. */
     uint64_t range_first, range_bytes_total;
     uint32_t microseconds;
+    size_t sent_bytes; /* of a large body, while it is under way too */
     /* the client's */
     void *handle;
     struct HttpCall *next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signature Version 4, the part that reads need: no query, no body, the headers host, range and two of Amazon's.
+/* Signature Version 4, with the headers host, range and those of Amazon's that a request has.
  *
- *   request   METHOD \n PATH \n (no query) \n name:value \n ... \n \n names \n hash of the body
+ *   request   METHOD \n PATH \n QUERY \n name:value \n ... \n \n names \n hash of the body
  *   to sign   AWS4-HMAC-SHA256 \n TIME \n SCOPE \n hash of the request            SCOPE  DAY/REGION/s3/aws4_request
  *   key       HMAC over HMAC: "AWS4" SECRET, DAY, REGION, "s3", "aws4_request"
  *
@@ -17,9 +17,9 @@
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 
-enum { S3_DIGEST_BYTES = 32, S3_REQUEST_BYTES = 8192 };
+enum { S3_DIGEST_BYTES = 32, S3_SIGNED_BYTES = 12288 };
 
-/* SHA-256 of nothing: reads have no body. */
+/* SHA-256 of nothing: of a request without a body. */
 static const char s3_no_body[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /* --- settings --- */
@@ -83,16 +83,16 @@ void s3_forget(S3Access *access) { gnutls_memset(access, 0, sizeof *access); }
 
 static bool s3_is_plain(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '/' ||
-           c == '-' || c == '.' || c == '_' || c == '~';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '.' || c == '_' || c == '~';
 }
 
-bool s3_encode_path(const char *text, char *out, size_t room)
+static bool s3_encode(const char *text, char also, char *out, size_t room)
 {
     static const char hex[] = "0123456789ABCDEF";
     for (; *text; text++) {
         if (room < 4) return false;
-        if (s3_is_plain(*text)) {
+        if (s3_is_plain(*text) || *text == also) {
             *out++ = *text;
             room--;
             continue;
@@ -104,6 +104,16 @@ bool s3_encode_path(const char *text, char *out, size_t room)
     }
     if (room) *out = 0;
     return room > 0;
+}
+
+bool s3_encode_path(const char *text, char *out, size_t room)
+{
+    return s3_encode(text, '/', out, room);
+}
+
+bool s3_encode_value(const char *text, char *out, size_t room)
+{
+    return s3_encode(text, 0, out, room);
 }
 
 static bool s3_is_bucket(const char *name, size_t bytes)
@@ -136,6 +146,13 @@ static void s3_hex(const uint8_t *digest, char *out)
         *out++ = digits[digest[i] & 15];
     }
     *out = 0;
+}
+
+void s3_hash(const void *bytes, size_t count, char out[S3_HASH_BYTES])
+{
+    uint8_t digest[S3_DIGEST_BYTES];
+    ASSERT(gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes, count, digest) == 0);
+    s3_hex(digest, out);
 }
 
 /* --- the signature --- */
@@ -190,57 +207,64 @@ static void s3_add(char *text, size_t room, const char *format, ...)
     va_end(args);
 }
 
-typedef struct S3Request {
-    const char *method, *path, *range, *token;
+typedef struct S3Signed {
+    const char *method, *path, *query, *range, *hash, *token;
     char host[S3_TEXT_BYTES], time[20], names[96];
-} S3Request;
+} S3Signed;
 
 /* The request in the form that is hashed; headers in the order of their names. */
-static bool s3_canonical(const S3Request *r, char *text, size_t room)
+static bool s3_canonical(const S3Signed *r, char *text, size_t room)
 {
     text[0] = 0;
-    s3_add(text, room, "%s\n%s\n\nhost:%s\n", r->method, r->path, r->host);
+    s3_add(text, room, "%s\n%s\n%s\nhost:%s\n", r->method, r->path, r->query, r->host);
     if (r->range) s3_add(text, room, "range:%s\n", r->range);
-    s3_add(text, room, "x-amz-content-sha256:%s\nx-amz-date:%s\n", s3_no_body, r->time);
+    s3_add(text, room, "x-amz-content-sha256:%s\nx-amz-date:%s\n", r->hash, r->time);
     if (r->token) s3_add(text, room, "x-amz-security-token:%s\n", r->token);
-    s3_add(text, room, "\n%s\n%s", r->names, s3_no_body);
+    s3_add(text, room, "\n%s\n%s", r->names, r->hash);
     return strlen(text) + 1 < room;
 }
 
-static Error s3_to_sign(const S3Request *r, const char *scope, char *out, size_t room, Why *why)
+static Error s3_to_sign(const S3Signed *r, const char *scope, char *out, size_t room, Why *why)
 {
-    char request[S3_REQUEST_BYTES], hex[2 * S3_DIGEST_BYTES + 1];
-    uint8_t digest[S3_DIGEST_BYTES];
+    char request[S3_SIGNED_BYTES], hex[S3_HASH_BYTES];
     if (!s3_canonical(r, request, sizeof request))
         return error_why(why, ERR_TOO_LARGE, "the address is too long to sign");
-    ASSERT(gnutls_hash_fast(GNUTLS_DIG_SHA256, request, strlen(request), digest) == 0);
-    s3_hex(digest, hex);
+    s3_hash(request, strlen(request), hex);
     (void)snprintf(out, room, "AWS4-HMAC-SHA256\n%s\n%s\n%s", r->time, scope, hex);
     return OK;
 }
 
-Error s3_sign(const S3Access *a, const char *method, const char *url, const char *range,
-              int64_t now, S3Lines *out, Why *why)
+/* Names of the headers that are signed, and the time, as text. */
+static Error s3_describe(S3Signed *r, int64_t now, Why *why)
 {
-    memset(out, 0, sizeof *out);
-    if (!a->key_id[0]) return OK;
-    S3Request r = {.method = method, .range = range, .token = a->token[0] ? a->token : NULL};
-    if (!s3_split(url, r.host, sizeof r.host, &r.path))
-        return error_why(why, ERR_USAGE, "%s is not an address to sign", url);
     time_t seconds = (time_t)now;
     struct tm t;
     if (!gmtime_r(&seconds, &t)) return error_why(why, ERR_RANGE, "the clock is out of range");
-    (void)strftime(r.time, sizeof r.time, "%Y%m%dT%H%M%SZ", &t);
-    (void)snprintf(r.names, sizeof r.names, "host;%sx-amz-content-sha256;x-amz-date%s",
-                   range ? "range;" : "", r.token ? ";x-amz-security-token" : "");
-    char day[16], scope[S3_TEXT_BYTES + 64], to_sign[S3_TEXT_BYTES + 256],
-        hex[2 * S3_DIGEST_BYTES + 1];
+    (void)strftime(r->time, sizeof r->time, "%Y%m%dT%H%M%SZ", &t);
+    (void)snprintf(r->names, sizeof r->names, "host;%sx-amz-content-sha256;x-amz-date%s",
+                   r->range ? "range;" : "", r->token ? ";x-amz-security-token" : "");
+    return OK;
+}
+
+Error s3_sign(const S3Access *a, const S3Request *request, int64_t now, S3Lines *out, Why *why)
+{
+    memset(out, 0, sizeof *out);
+    if (!a->key_id[0]) return OK;
+    S3Signed r = {.method = request->method,
+                  .query = request->query ? request->query : "",
+                  .range = request->range,
+                  .hash = request->body_hash ? request->body_hash : s3_no_body,
+                  .token = a->token[0] ? a->token : NULL};
+    if (!s3_split(request->url, r.host, sizeof r.host, &r.path))
+        return error_why(why, ERR_USAGE, "%s is not an address to sign", request->url);
+    TRY(s3_describe(&r, now, why));
+    char day[16], scope[S3_TEXT_BYTES + 64], to_sign[S3_TEXT_BYTES + 256], hex[S3_HASH_BYTES];
     (void)snprintf(day, sizeof day, "%.8s", r.time);
     (void)snprintf(scope, sizeof scope, "%s/%s/s3/aws4_request", day, a->region);
     TRY(s3_to_sign(&r, scope, to_sign, sizeof to_sign, why));
     s3_signature(a, day, to_sign, hex);
     (void)snprintf(out->date, sizeof out->date, "x-amz-date: %s", r.time);
-    (void)snprintf(out->hash, sizeof out->hash, "x-amz-content-sha256: %s", s3_no_body);
+    (void)snprintf(out->hash, sizeof out->hash, "x-amz-content-sha256: %s", r.hash);
     if (r.token) (void)snprintf(out->token, sizeof out->token, "x-amz-security-token: %s", r.token);
     int n =
         snprintf(out->authorization, sizeof out->authorization,

@@ -39,15 +39,30 @@ MUST_CHECK Error s3_address(const S3Access *access, const char *where, char *url
 
 /* Writes `text` as it stands in an address: all but letters, digits, "-._~" and "/" as %XX. Result  false: no room. */
 bool s3_encode_path(const char *text, char *out, size_t room);
+/* The same as it stands in a query's value: "/" as %2F too. */
+bool s3_encode_value(const char *text, char *out, size_t room);
 
-/* The lines that sign one request without a body; empty ones are not sent. */
+enum { S3_HASH_BYTES = 65 };
+/* Lower-case hexadecimal digits of the SHA-256 of a body. */
+void s3_hash(const void *bytes, size_t count, char out[S3_HASH_BYTES]);
+
+/* One request as it is sent. */
+typedef struct S3Request {
+    const char *method;
+    const char *url; /* without a query */
+    const char *
+        query; /* without '?': names in order, names and values encoded, each with its '='; NULL: none */
+    const char *range;     /* the value of that header; NULL: none */
+    const char *body_hash; /* of s3_hash; NULL: no body */
+} S3Request;
+
+/* The lines that sign one request; empty ones are not sent. */
 typedef struct S3Lines {
     char date[40], hash[96], authorization[S3_TEXT_BYTES * 2 + 256], token[S3_TOKEN_BYTES + 32];
 } S3Lines;
 
-/* `url` as it is sent, without a query; `range` is the value of that header, or NULL. `now` in seconds since 1970.
- * Errors  ERR_USAGE (no address), ERR_TOO_LARGE. Without a key: four empty lines. */
-MUST_CHECK Error s3_sign(const S3Access *access, const char *method, const char *url,
-                         const char *range, int64_t now, S3Lines *out, Why *why);
+/* `now` in seconds since 1970. Errors  ERR_USAGE (no address), ERR_TOO_LARGE. Without a key: four empty lines. */
+MUST_CHECK Error s3_sign(const S3Access *access, const S3Request *request, int64_t now,
+                         S3Lines *out, Why *why);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "host/clock.h"
 #include "host/http_client.h"
+#include "host/s3_answer.h"
 #include "host/stop.h"
 
 enum {
@@ -97,53 +98,6 @@ static void store_http_return(StoreHttp *s, HttpClient *client)
 
 /* --- what an answer means --- */
 
-/* The text of <Code> in an S3 error, or "". */
-static void store_http_code(const HttpCall *call, char *out, size_t room)
-{
-    out[0] = 0;
-    const uint8_t *end = call->answer + call->answer_bytes;
-    const uint8_t *at = memmem(call->answer, call->answer_bytes, "<Code>", 6);
-    if (!at) return;
-    at += 6;
-    const uint8_t *stop = memchr(at, '<', (size_t)(end - at));
-    size_t bytes = stop ? (size_t)(stop - at) : 0;
-    if (bytes == 0 || bytes + 3 > room) return;
-    (void)snprintf(out, room, ", %.*s", (int)bytes, (const char *)at);
-}
-
-/* Some stores say with another status than 403 that they do not know the key. */
-static bool store_http_is_key_trouble(unsigned status, const char *code)
-{
-    static const char *const codes[] = {"ExpiredToken", "InvalidToken", "InvalidAccessKeyId",
-                                        "XAdminUserNotFound"};
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
-        if (code[0] && strcmp(code + 2, codes[i]) == 0) return true;
-    return status == 401 || status == 403;
-}
-
-static Error store_http_refused(const StoreHttp *s, const StoreHttpPiece *p, const HttpCall *call,
-                                Why *why)
-{
-    char code[80]; /* ", Code" */
-    store_http_code(call, code, sizeof code);
-    if (store_http_is_key_trouble(call->status, code))
-        return error_why(
-            why, ERR_KEY, "%s/%s: refused (HTTP %u%s)%s", s->name, p->object, call->status, code,
-            !s->sign              ? "."
-            : s->access.key_id[0] ? ". Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-                                  : ". AWS_ACCESS_KEY_ID is not set.");
-    if (call->status == 404 || call->status == 410)
-        return error_why(why, ERR_NOT_FOUND, "%s/%s: not there (HTTP %u%s)", s->name, p->object,
-                         call->status, code);
-    if (call->status >= 300 && call->status < 400)
-        return error_why(why, ERR_IO,
-                         "%s/%s: it is elsewhere (HTTP %u%s). Give the address it moved to",
-                         s->name, p->object, call->status, code);
-    bool may_pass = call->status >= 500 || call->status == 429 || call->status == 408;
-    Error error = may_pass ? ERR_UNREACHABLE : ERR_IO;
-    return error_why(why, error, "%s/%s: HTTP %u%s", s->name, p->object, call->status, code);
-}
-
 /* Beyond the end: says where that is. */
 static Error store_http_beyond(const StoreHttp *s, StoreHttpPiece *p, const HttpCall *call,
                                Why *why)
@@ -180,7 +134,8 @@ static Error store_http_check_range(const StoreHttp *s, StoreHttpPiece *p, const
 static Error store_http_judge(const StoreHttp *s, StoreHttpPiece *p, const HttpCall *call, Why *why)
 {
     if (call->status == 416) return store_http_beyond(s, p, call, why);
-    if (call->status >= 300) return store_http_refused(s, p, call, why);
+    if (call->status >= 300)
+        return s3_answer_refused(s->name, p->object, s->sign ? &s->access : NULL, call, why);
     if (call->error == ERR_MEMORY || call->error == ERR_CANCELLED)
         return error_why(why, call->error, "%s", call->why.text);
     if (call->error != OK && call->error != ERR_TOO_LARGE)
@@ -211,7 +166,8 @@ static Error store_http_request(StoreHttp *s, HttpClient *client, const StoreHtt
         return error_why(why, ERR_TOO_LARGE, "%s: the name of an object is too long", s->name);
     (void)snprintf(range, sizeof range, "Range: bytes=%llu-%llu", (unsigned long long)p->offset,
                    (unsigned long long)(p->offset + p->bytes - 1));
-    TRY(s3_sign(&s->access, "GET", url, range + strlen("Range: "), time(NULL), &lines, why));
+    S3Request request = {.method = "GET", .url = url, .range = range + strlen("Range: ")};
+    TRY(s3_sign(&s->access, &request, time(NULL), &lines, why));
     call->method = "GET";
     call->url = url;
     call->deadline_ms = STORE_HTTP_DEADLINE_MS + (uint32_t)(p->bytes / 512);

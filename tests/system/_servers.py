@@ -150,10 +150,10 @@ class S3(RealServer):
 
     KEY, SECRET, REGION = "cobordtest", "cobord-test-secret", "us-east-1"
 
-    def __init__(self, directory, certificate=None):
+    def __init__(self, directory, certificate=None, sidecar=None):
         super().__init__(directory)
         self.program = None
-        self.certificate = certificate
+        self.certificate, self.sidecar = certificate, sidecar
 
     @property
     def endpoint(self):
@@ -173,7 +173,7 @@ class S3(RealServer):
                      "--quiet"]
         if self.certificate:
             arguments += ["--cert", self.certificate[0], "--key", self.certificate[1]]
-        arguments += ["posix", "--nometa", self.folder]
+        arguments += ["posix", *(["--sidecar", self.sidecar] if self.sidecar else ["--nometa"]), self.folder]
         return subprocess.Popen(arguments, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, env=env)
 
 
@@ -189,6 +189,7 @@ def start_redis(password=None, append=False):
     return Redis(password, append).start()
 
 
-def start_s3(directory, certificate=None):
-    """`certificate`: files of the certificate and its key; then over TLS."""
-    return S3(directory, certificate).start()
+def start_s3(directory, certificate=None, sidecar=None):
+    """`certificate`: files of the certificate and its key; then over TLS. `sidecar`: a folder where ETags are kept,
+    which uploads in parts compare; without it there are none."""
+    return S3(directory, certificate, sidecar).start()

@@ -2,6 +2,7 @@
 /* A store or a row store by hand, for tests against real servers. Commands on standard input, an answer each:
  *
  *   store_probe store WHERE            size OBJECT | read OBJECT OFFSET BYTES | counters
+ *   store_probe upload s3://BUCKET/KEY FILE     no commands: uploads, says "ok BYTES FOUND PARTS RETRIES"
  *   store_probe rows WHERE HIDDEN      put ROW | get ROW.. | delete ROW | settle | counters
  *
  *   ok N           size; of a read N bytes follow
@@ -14,6 +15,8 @@
 #include <string.h>
 
 #include "host/row_store.h"
+#include "host/s3_upload.h"
+#include "host/stop.h"
 #include "host/store.h"
 
 enum { PROBE_ROWS_MAX = 4096 };
@@ -125,6 +128,28 @@ static void rows_command(RowStore *s, uint32_t hidden, char *line)
                (unsigned long long)c.writes, (unsigned long long)c.failures);
 }
 
+static void tell_progress(void *context, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)context;
+    fprintf(stderr, "%s %llu %llu\n", stage, (unsigned long long)done, (unsigned long long)total);
+}
+
+static int upload(const char *where, const char *path)
+{
+    static S3Access access;
+    S3UploadReport r = {0};
+    Tell tell = {.step = tell_progress};
+    Why why = {{0}};
+    stop_install();
+    Error error = s3_access(&access, &why);
+    if (error == OK) error = s3_upload(&access, where, path, &tell, &r, &why);
+    if (error == OK)
+        printf("ok %llu %llu %u %u\n", (unsigned long long)r.bytes,
+               (unsigned long long)r.bytes_found, r.parts, r.retries);
+    else say_error(error, &why);
+    return error == OK ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     static char line[1 << 16];
@@ -133,6 +158,7 @@ int main(int argc, char **argv)
     Why why = {{0}};
     (void)signal(SIGPIPE, SIG_IGN);
     if (argc < 3) return 2;
+    if (argc == 4 && strcmp(argv[1], "upload") == 0) return upload(argv[2], argv[3]);
     uint32_t hidden = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
     bool is_store = strcmp(argv[1], "store") == 0;
     Error error = is_store ? store_open(argv[2], &store, &why)

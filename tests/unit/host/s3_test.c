@@ -12,6 +12,12 @@
 
 #include "host/s3.h"
 
+static Error sign(const S3Access *a, const char *url, const char *range, int64_t now, S3Lines *out)
+{
+    S3Request request = {.method = "GET", .url = url, .range = range};
+    return s3_sign(a, &request, now, out, NULL);
+}
+
 static void clean_environment(void)
 {
     static const char *const names[] = {
@@ -29,9 +35,8 @@ static void amazons_example(void **state)
                   .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"};
     S3Lines lines;
     int64_t day = 1369353600; /* 2013-05-24T00:00:00Z */
-    assert_int_equal(s3_sign(&a, "GET", "https://examplebucket.s3.amazonaws.com/test.txt",
-                             "bytes=0-9", day, &lines, NULL),
-                     OK);
+    assert_int_equal(
+        sign(&a, "https://examplebucket.s3.amazonaws.com/test.txt", "bytes=0-9", day, &lines), OK);
     assert_string_equal(lines.date, "x-amz-date: 20130524T000000Z");
     assert_string_equal(
         lines.authorization,
@@ -41,18 +46,41 @@ static void amazons_example(void **state)
     assert_string_equal(lines.token, "");
     /* The scheme's own port is not part of the host that is sent. */
     S3Lines again;
-    assert_int_equal(s3_sign(&a, "GET", "https://examplebucket.s3.amazonaws.com:443/test.txt",
-                             "bytes=0-9", day, &again, NULL),
-                     OK);
+    assert_int_equal(
+        sign(&a, "https://examplebucket.s3.amazonaws.com:443/test.txt", "bytes=0-9", day, &again),
+        OK);
     assert_string_equal(lines.authorization, again.authorization);
-    assert_int_equal(s3_sign(&a, "GET", "https://examplebucket.s3.amazonaws.com:80/test.txt",
-                             "bytes=0-9", day, &again, NULL),
-                     OK);
+    assert_int_equal(
+        sign(&a, "https://examplebucket.s3.amazonaws.com:80/test.txt", "bytes=0-9", day, &again),
+        OK);
     assert_string_not_equal(lines.authorization, again.authorization);
-    assert_int_equal(s3_sign(&a, "GET", "nowhere", NULL, day, &again, NULL), ERR_USAGE);
+    assert_int_equal(sign(&a, "nowhere", NULL, day, &again), ERR_USAGE);
     a.key_id[0] = 0; /* a public bucket */
-    assert_int_equal(s3_sign(&a, "GET", "nowhere", NULL, day, &again, NULL), OK);
+    assert_int_equal(sign(&a, "nowhere", NULL, day, &again), OK);
     assert_string_equal(again.authorization, "");
+}
+
+/* Source  the same page: the query of Example: GET Bucket (List Objects), the body of Example: PUT Object. */
+static void queries_and_bodies(void **state)
+{
+    (void)state;
+    S3Access a = {.region = "us-east-1",
+                  .key_id = "AKIAIOSFODNN7EXAMPLE",
+                  .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"};
+    S3Lines lines;
+    char hash[S3_HASH_BYTES];
+    /* Example: GET Bucket (List Objects). */
+    S3Request list = {.method = "GET",
+                      .url = "https://examplebucket.s3.amazonaws.com/",
+                      .query = "max-keys=2&prefix=J"};
+    assert_int_equal(s3_sign(&a, &list, 1369353600, &lines, NULL), OK);
+    assert_string_equal(strstr(lines.authorization, "Signature=") + 10,
+                        "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
+    s3_hash("Welcome to Amazon S3.", 21, hash);
+    assert_string_equal(hash, "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072");
+    S3Request put = {.method = "PUT", .url = "http://h/b/k", .body_hash = hash};
+    assert_int_equal(s3_sign(&a, &put, 1369353600, &lines, NULL), OK);
+    assert_string_equal(strstr(lines.hash, ": ") + 2, hash);
 }
 
 static void settings(void **state)
@@ -104,6 +132,8 @@ static void paths(void **state)
     assert_string_equal(out, "");
     assert_false(s3_encode_path("", out, 0));
     for (size_t room = 0; room < 13; room++) assert_false(s3_encode_path("+ %\xc3", out, room));
+    assert_true(s3_encode_value("a/b=&c", out, sizeof out));
+    assert_string_equal(out, "a%2Fb%3D%26c");
 }
 
 /* The longest settings that are taken still fit everywhere. */
@@ -126,13 +156,13 @@ static void limits(void **state)
         setenv(names[i], longest, 1);
     }
     assert_int_equal(s3_access(&a, NULL), OK);
-    assert_int_equal(s3_sign(&a, "GET", "http://h/b/k", "bytes=0-1", 0, &lines, NULL), OK);
+    assert_int_equal(sign(&a, "http://h/b/k", "bytes=0-1", 0, &lines), OK);
     assert_int_equal(strlen(lines.token), strlen("x-amz-security-token: ") + S3_TOKEN_BYTES - 1);
     assert_int_equal(strlen(strstr(lines.authorization, "Signature=")), 10 + 64);
     memset(url, 'u', sizeof url - 1);
     memcpy(url, "http://h/", 9);
-    assert_int_equal(s3_sign(&a, "GET", url, "bytes=0-1", 0, &lines, NULL), OK);
-    assert_int_equal(s3_sign(&a, "GET", "http://h/b", NULL, INT64_MAX, &lines, NULL), ERR_RANGE);
+    assert_int_equal(sign(&a, url, "bytes=0-1", 0, &lines), OK);
+    assert_int_equal(sign(&a, "http://h/b", NULL, INT64_MAX, &lines), ERR_RANGE);
     clean_environment();
 }
 
@@ -140,9 +170,8 @@ int main(void)
 {
     clean_environment();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(amazons_example),
-        cmocka_unit_test(settings),
-        cmocka_unit_test(paths),
+        cmocka_unit_test(amazons_example), cmocka_unit_test(queries_and_bodies),
+        cmocka_unit_test(settings),        cmocka_unit_test(paths),
         cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
