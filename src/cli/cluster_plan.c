@@ -22,7 +22,7 @@ static const double HTTP_US = 100;
 
 /* ---- Who owns what */
 
-static PlanRequest request_of(const Options *o, const OpenModel *model)
+static PlanRequest request_of(const Options *o, const OpenModel *model, const ClusterPlan *p)
 {
     static ClusterNode nodes[CLUSTER_FILE_NODES_MAX];
     bool without_shards = options_given(o, OPTION_SHARDS) && !options_count(o, OPTION_SHARDS);
@@ -31,7 +31,7 @@ static PlanRequest request_of(const Options *o, const OpenModel *model)
         .hyper = &model->hyper,
         .memory_bytes =
             options_given(o, OPTION_MEMORY) ? options_count(o, OPTION_MEMORY) : MEMORY_DEFAULT,
-        .process_bytes = PLAN_PROCESS_BYTES,
+        .process_bytes = p->process_bytes ? p->process_bytes : PLAN_PROCESS_BYTES,
         .stations = (uint32_t)options_count(o, OPTION_STATIONS),
         .shards = (uint32_t)options_count(o, OPTION_SHARDS),
         .embed = without_shards,
@@ -39,7 +39,7 @@ static PlanRequest request_of(const Options *o, const OpenModel *model)
         .context = (uint32_t)options_count(o, OPTION_CONTEXT),
         .chunk = (uint32_t)options_count(o, OPTION_CHUNK),
         .frames = (uint32_t)options_count(o, OPTION_PIPELINE),
-        .workers = cpu_cores(),
+        .workers = p->threads ? p->threads : cpu_cores(),
         .replicas = (uint32_t)options_count(o, OPTION_REPLICAS),
         .wardens = options_switch(o, OPTION_WARDENS),
         .nodes = nodes,
@@ -72,7 +72,7 @@ static Error make_here(const Options *o, ClusterPlan *p, PlanRequest *request, W
 static Error make_once(const Options *o, const OpenModel *model, uint32_t slots, ClusterPlan *p,
                        Why *why)
 {
-    PlanRequest request = request_of(o, model);
+    PlanRequest request = request_of(o, model, p);
     request.sessions = request.logit_rows = slots;
     request.drafts = PLAN_DRAFTS_DEFAULT;
     if (!p->hosts.count) return make_here(o, p, &request, why);
@@ -166,7 +166,7 @@ static Error name_key(ClusterPlan *p, const char *given, Why *why)
 Error cluster_plan_make(const Options *o, const char *model_name, const OpenModel *model,
                         const Hosts *hosts, ClusterPlan *p, Why *why)
 {
-    *p = (ClusterPlan){.place_count = 0};
+    *p = (ClusterPlan){.process_bytes = p->process_bytes, .threads = p->threads};
     if (hosts) p->hosts = *hosts;
     TRY(make_with_slots(o, model, p, why));
     static const RowsElement elements[] = {ROWS_F32, ROWS_F16, ROWS_INT8};

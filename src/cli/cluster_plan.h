@@ -25,6 +25,9 @@
         OPTION_WARDENS, OPTION_WARDEN_MEMORY, OPTION_KEY_FILE, OPTION_LISTEN
 
 typedef struct ClusterPlan {
+    /* Set by who plans for other processes than the program's own; they outlive cluster_plan_make. */
+    uint64_t process_bytes; /* 0: PLAN_PROCESS_BYTES */
+    uint32_t threads;       /* of a process; 0: one a core of this machine */
     Hosts hosts;
     PhaseRange ranges[PLAN_ROLES_MAX];
     uint32_t id_ends[PLAN_ROLES_MAX];

@@ -103,8 +103,8 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
                       "sequences decoded together, each to be measured", "1", 1, 4096, NULL, F},
     [OPTION_KERNELS] = {"kernels", 0, OPTION_SWITCH, NULL, "measure the matrix kernels alone", NULL,
                         0, 0, NULL, F},
-    [OPTION_OUTPUT] = {"output", 'o', OPTION_TEXT, "FILE", "the file to write", NULL, 0, 0, NULL,
-                       F},
+    [OPTION_OUTPUT] = {"output", 'o', OPTION_TEXT, "FILE", "the file to write; deploy: the folder",
+                       NULL, 0, 0, NULL, F},
     [OPTION_KNOT_VERSION] = {"knot-version", 0, OPTION_COUNT, "1|2", "version of the container",
                              "2", 1, 2, NULL, F},
     [OPTION_SHAPE] = {"shape", 0, OPTION_TEXT, "NAME",
@@ -183,6 +183,36 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
                        "PEM file of the certificates that a server's is checked against (default: "
                        "the system's)",
                        NULL, 0, 0, NULL, 0},
+    [OPTION_DRY_RUN] =
+        {"dry-run", 0, OPTION_SWITCH, NULL,
+         "write and validate the configurations only: nothing is uploaded or deployed", NULL, 0, 0,
+         NULL, F},
+    [OPTION_NAME] =
+        {"name", 0, OPTION_TEXT, "NAME",
+         "what the names of the scripts begin with: a to z, 0 to 9, dashes (default: the "
+         "model's name)",
+         NULL, 0, 0, NULL, F},
+    [OPTION_BUCKET] = {"bucket", 0, OPTION_TEXT, "NAME", "the R2 bucket for the model", "cobord", 0,
+                       0, NULL, 0},
+    [OPTION_ACCOUNT] = {"account", 0, OPTION_TEXT, "ID",
+                        "the Cloudflare account, 32 hexadecimal digits (default: "
+                        "CLOUDFLARE_ACCOUNT_ID, or the one that wrangler is logged in to)",
+                        NULL, 0, 0, NULL, 0},
+    [OPTION_SUBDOMAIN] =
+        {"subdomain", 0, OPTION_TEXT, "NAME",
+         "the account's name before .workers.dev: every node gets an address there, for clusters "
+         "that native nodes are part of (default: only the coordinator has one)",
+         NULL, 0, 0, NULL, 0},
+    [OPTION_FREE] = {"free", 0, OPTION_SWITCH, NULL,
+                     "for the free plan: 50 calls an invocation instead of 10,000", NULL, 0, 0,
+                     NULL, 0},
+    [OPTION_MODULES] =
+        {"modules", 0, OPTION_TEXT, "DIR",
+         "folder of the scripts (*.mjs) and of cobord.wasm (default: where they were built or "
+         "installed)",
+         NULL, 0, 0, NULL, 0},
+    [OPTION_WRANGLER] = {"wrangler", 0, OPTION_TEXT, "PROGRAM", "Cloudflare's command line program",
+                         "wrangler", 0, 0, NULL, 0},
     [OPTION_CACHE] = {"cache", 0, OPTION_TEXT, "DIR",
                       "where models are kept (default: ~/.cache/cobord)", NULL, 0, 0, NULL, 0},
     [OPTION_HUB] = {"hub", 0, OPTION_TEXT, "URL", "base address of the model hub",

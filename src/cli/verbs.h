@@ -15,6 +15,7 @@
     X(status, "show a running cluster")                     \
     X(up, "run a whole cluster on this machine")            \
     X(plan, "show who holds what, and whether it fits")     \
+    X(deploy, "put a cluster on Cloudflare Workers")        \
     X(bench, "measure speed and peak memory")               \
     X(logits, "print the model's numbers for given tokens") \
     X(tokenize, "text to token ids")    \
