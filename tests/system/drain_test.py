@@ -9,7 +9,6 @@ from _cluster import GO_ON, Cluster, Solo, wait_until, words
 from serve_test import greedy
 
 
-
 class Drain(unittest.TestCase):
     def cluster(self, *arguments, **counts):
         c = Cluster("--chunk", "16", *arguments, **counts)
