@@ -60,22 +60,20 @@ static void end_call(Supervise *s, HttpCall *call)
     if (s->options->ready) s->options->ready(s->options->context);
 }
 
-/* One that begins is asked all the time, so that a call waits for it when it first answers anybody: if it freezes right
- * then, it is known to have been well, and does not get a beginner's patience. */
-static uint64_t pause_ms(const Supervise *s, const SuperviseProcess *p)
+/* A beginner may take long to load; one that is stopped does not load. */
+static uint64_t allowed_ms(const SuperviseProcess *p)
 {
-    if (!p->restart.well) return LOOP_MS;
-    return !s->ready && p == s->processes ? READY_MS : SUPERVISE_HEALTH_MS;
+    return p->restart.well || p->stopped ? SUPERVISE_SILENCE_MS : SUPERVISE_BOOT_MS;
 }
 
 static void check_health(Supervise *s, SuperviseProcess *p)
 {
     bool asks_ready = !s->ready && p == s->processes;
+    uint64_t every = asks_ready || !p->restart.well ? READY_MS : SUPERVISE_HEALTH_MS;
     if (!p->pid) return;
-    if (!p->calling && s->now_ms - p->call_at_ms >= pause_ms(s, p))
+    if (!p->calling && s->now_ms - p->call_at_ms >= every)
         begin_call(s, p, asks_ready ? "/ready" : "/health");
-    uint64_t allowed = p->restart.well ? SUPERVISE_SILENCE_MS : SUPERVISE_BOOT_MS;
-    if (p->killed || s->stopping || s->now_ms - p->answered_ms < allowed) return;
+    if (p->killed || s->stopping || s->now_ms - p->answered_ms < allowed_ms(p)) return;
     fprintf(stderr, "cobord: %s has not answered for %llu s and is killed\n", p->node->id,
             (unsigned long long)(s->now_ms - p->answered_ms) / 1000);
     p->killed = true;
@@ -111,8 +109,10 @@ static Error bury(Supervise *s, SuperviseProcess *p, int code)
 static Error look_after(Supervise *s, SuperviseProcess *p)
 {
     int code;
+    bool was_stopped = p->stopped;
     if (p->pid) supervise_process_read(p, false);
     if (p->pid && supervise_process_ended(p, &code)) return bury(s, p, code);
+    if (p->stopped && !was_stopped) p->answered_ms = s->now_ms; /* its silence counts from here */
     /* A call that was cancelled may be on its way back still. */
     if (!p->pid && p->restart_at_ms && s->now_ms >= p->restart_at_ms && !p->calling)
         return start(s, p);

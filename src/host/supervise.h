@@ -29,7 +29,7 @@ enum {
     SUPERVISE_LOG_BYTES_MAX = 4 << 20, /* then ID.log becomes ID.log.1 */
     SUPERVISE_HEALTH_MS = 1000,
     SUPERVISE_SILENCE_MS = 3000,
-    SUPERVISE_BOOT_MS = 120000, /* before the first answer */
+    SUPERVISE_BOOT_MS = 120000, /* before the first answer, unless it is stopped by a signal */
     SUPERVISE_DRAIN_MS = 30000,
     SUPERVISE_POLITE_MS = 5000
 };

@@ -68,7 +68,7 @@ Error supervise_process_start(SuperviseProcess *p, const char *program, Why *why
     p->pid = pid;
     p->output = pipes[0];
     p->line_bytes = 0;
-    p->killed = false;
+    p->killed = p->stopped = false;
     return OK;
 }
 
@@ -158,8 +158,12 @@ void supervise_process_read(SuperviseProcess *p, bool end)
 bool supervise_process_ended(SuperviseProcess *p, int *code)
 {
     int status;
-    pid_t done = waitpid(p->pid, &status, WNOHANG);
+    pid_t done = waitpid(p->pid, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (done == 0 || (done < 0 && errno == EINTR)) return false;
+    if (done > 0 && !WIFEXITED(status) && !WIFSIGNALED(status)) {
+        p->stopped = WIFSTOPPED(status);
+        return false;
+    }
     *code = done < 0 ? 1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     (void)kill(-p->pid, SIGKILL); /* what it started */
     supervise_process_read(p, true);

@@ -24,6 +24,7 @@ typedef struct SuperviseProcess {
     uint64_t restart_at_ms; /* while it is not running; 0: not any more */
     uint64_t answered_ms;   /* or started */
     bool killed;            /* by us, for its silence */
+    bool stopped;           /* by a signal, and not continued */
     /* the call that asks for its health */
     HttpCall call;
     bool calling;

@@ -190,8 +190,8 @@ static void frozen_ones_are_replaced(void **state)
     forget(&c);
 }
 
-/* It has been ready for others to see, if only for a moment: that is no beginner that may take two minutes. */
-static void frozen_ones_are_replaced_from_the_first_moment(void **state)
+/* One that has not answered yet may take two minutes to load; one that is stopped does not load. */
+static void frozen_beginners_are_replaced(void **state)
 {
     (void)state;
     Cluster c = begin("", "freezes");
@@ -270,7 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dead_ones_come_back),
         cmocka_unit_test(frozen_ones_are_replaced),
-        cmocka_unit_test(frozen_ones_are_replaced_from_the_first_moment),
+        cmocka_unit_test(frozen_beginners_are_replaced),
         cmocka_unit_test(what_cannot_work_ends_it),
         cmocka_unit_test(lines_arrive_whole),
         cmocka_unit_test(nothing_is_left_behind),
