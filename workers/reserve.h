@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module's linear memory above the C stack and data: one stretch that only grows. */
+/* Linear memory in one stretch that only grows, from where it ended at the start. What malloc has lies before it; once malloc
+ * has grown the memory, the stretch cannot grow any more. */
 #ifndef COBORD_WORKERS_RESERVE_H
 #define COBORD_WORKERS_RESERVE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The first free byte, a multiple of 64. */
+/* Its first byte, the beginning of a page. Once, before the first reserve_until. */
 uint8_t *reserve_start(void);
 /* Makes at[0 .. bytes) usable. False when that is more than the module's maximum (--max-memory of the linker). */
 bool reserve_until(const uint8_t *at, uint64_t bytes);

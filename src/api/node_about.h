@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a station or shard says of itself: the object of GET /ready, the lines of GET /metrics. Native nodes and those in
- * WebAssembly fill in the same structures; who has no figure for something leaves it 0. */
+/* What a station or shard says of itself: the object of GET /ready, the lines of GET /metrics.
+ * Native nodes and those in WebAssembly fill in the same structures; who has no figure for
+ * something leaves it 0. */
 #ifndef COBORD_API_NODE_ABOUT_H
 #define COBORD_API_NODE_ABOUT_H
 

@@ -6,7 +6,7 @@
 #include <yyjson.h>
 
 /* The room takes every body of that size that is what it should be: its text, and a reader's guess of its values. */
-enum { CONFIGURE_BYTES_MAX = 4096, ROOM_BYTES = 6 * CONFIGURE_BYTES_MAX };
+enum { ROOM_BYTES = 6 * NODE_CONFIGURE_BYTES_MAX };
 
 typedef struct Room {
     uint64_t words[ROOM_BYTES / sizeof(uint64_t)];
@@ -18,7 +18,7 @@ static Error read_member(const uint8_t *body, size_t bytes, const char *name, Ro
 {
     yyjson_alc allocator;
     yyjson_doc *doc = NULL;
-    if (bytes <= CONFIGURE_BYTES_MAX && yyjson_alc_pool_init(&allocator, room, sizeof *room))
+    if (bytes <= NODE_CONFIGURE_BYTES_MAX && yyjson_alc_pool_init(&allocator, room, sizeof *room))
         doc = yyjson_read_opts((char *)(uintptr_t)body, bytes, 0, &allocator, NULL);
     yyjson_val *root = yyjson_doc_get_root(doc);
     *value = yyjson_obj_get(root, name);

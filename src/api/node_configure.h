@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "model/phase.h"
 
+enum { NODE_CONFIGURE_BYTES_MAX = 4096 };
+
 /* Errors  ERR_FORMAT (no JSON, another member), ERR_USAGE (no range), ERR_RANGE (empty, or beyond the model). */
 MUST_CHECK Error node_configure_read_range(const uint8_t *body, size_t bytes, uint32_t layers,
                                            PhaseRange *out, Why *why);

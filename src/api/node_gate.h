@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may ask a node what: from the head of a request to its route, or to the refusal that says why not. Natively and in
- * WebAssembly a node says the same, since both ask here.
+/* Who may ask a node what: from the head of a request to its route, or to the refusal that says
+ * why not. Natively and in WebAssembly a node says the same, since both ask here.
  *
  *   GET /health --> anyone          /ready /metrics --> with the key           the role's routes --> with the key,
  *                                                                               and a body that fits
@@ -54,8 +54,9 @@ typedef struct NodeGatePass {
 
 void node_gate_look(const NodeGate *gate, const NodeGateHead *head, NodeGatePass *out);
 
-/* What an HTTP server makes of a request's target: %XX in the path; '+' and %XX in each argument behind '?'. A path that is too
- * long is "", which no route has. Result  false: the query is too long. */
+/* What an HTTP server makes of a request's target: %XX in the path; '+' and %XX in each argument
+ * behind '?'. A path that is too long is "", which no route has. Result  false: the query is too
+ * long. */
 bool node_gate_decode(const char *target, size_t bytes, char path[NODE_GATE_PATH_BYTES],
                       char query[NODE_GATE_QUERY_BYTES]);
 

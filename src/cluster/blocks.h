@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of a node that has no file to map: whole hash blocks of the payload in memory, the beginning for good and the rest
- * as they are needed.
+/* Weights of a node that has no file to map: whole hash blocks of the payload in memory, the
+ * beginning for good and the rest as they are needed.
  *
  *   memory   | pinned                    | window                     |
  *   payload  first .. first + pinned      held.first .. held.last      .. stretch's end
  *
- * A pass goes over the stretch front to back. What it needs next is read to the window; a block that the last need and the
- * next share is moved to the window's front, not read again, so a pass reads each block behind the pinned ones once. A need
- * that begins in the pinned bytes finds its rest right behind them. */
+ * A pass goes over the stretch front to back. What it needs next is read to the window; a block
+ * that the last need and the next share is moved to the window's front, not read again, so a pass
+ * reads each block behind the pinned ones once. A need that begins in the pinned bytes finds its
+ * rest right behind them. */
 #ifndef COBORD_CLUSTER_BLOCKS_H
 #define COBORD_CLUSTER_BLOCKS_H
 
@@ -31,9 +32,9 @@ uint64_t blocks_ceiling(uint64_t offset, uint64_t end);
 /* The bytes, or NULL when they are not all here. */
 const uint8_t *blocks_at(const Blocks *b, uint64_t offset, uint64_t bytes);
 
-/* What has to be read, so that blocks_at has [offset, offset + bytes): whole blocks, to `to`; more of them than it takes, up
- * to `until`, as the window has room; perhaps none, when they only had to move. The window must have room for the blocks
- * around them. What it held elsewhere is gone. */
+/* What has to be read, so that blocks_at has [offset, offset + bytes): whole blocks, to `to`; more
+ * of them than it takes, up to `until`, as the window has room; perhaps none, when they only had
+ * to move. The window must have room for the blocks around them. What it held elsewhere is gone. */
 typedef struct BlocksRead {
     uint64_t offset;
     uint64_t bytes;

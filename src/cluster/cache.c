@@ -131,3 +131,72 @@ uint8_t *cache_block(const Cache *cache, uint32_t session, uint32_t i, uint32_t 
 {
     return bytes_of(cache, table_of(cache, session)[i]) + (size_t)layer * cache->layer_bytes;
 }
+
+/* --- Single positions --- */
+
+/* `count` elements of `size` bytes that lie `step` elements apart in a block. */
+typedef struct Strand {
+    size_t at, step, count, size;
+} Strand;
+
+enum { STRANDS_MAX = 4, SCALE_DIMS = 32 };
+
+/* Where a position of one kv head lies (model/ops.h): K, V, K's scales, V's scales. Result  how many. */
+static uint32_t strands_of(const CacheConfig *c, uint32_t head, uint32_t position,
+                           Strand out[STRANDS_MAX])
+{
+    size_t element = c->type == CACHE_F16 ? 2 : 1, dim = c->head_dim;
+    size_t head_elements = dim * CACHE_BLOCK_POSITIONS, part = head_elements * c->kv_heads;
+    size_t scales = dim / SCALE_DIMS, head_scales = scales * CACHE_BLOCK_POSITIONS;
+    size_t k = head * head_elements, v = part + k;
+    out[0] = (Strand){(k + position) * element, CACHE_BLOCK_POSITIONS, dim, element};
+    out[1] = (Strand){(v + position * dim) * element, 1, dim, element};
+    if (c->type == CACHE_F16) return 2;
+    size_t first = 2 * part, k_scales = head * head_scales,
+           v_scales = c->kv_heads * head_scales + k_scales;
+    out[2] = (Strand){first + (k_scales + position) * sizeof(float), CACHE_BLOCK_POSITIONS, scales,
+                      sizeof(float)};
+    out[3] =
+        (Strand){first + (v_scales + position * scales) * sizeof(float), 1, scales, sizeof(float)};
+    return STRANDS_MAX;
+}
+
+size_t cache_position_bytes(const Cache *cache)
+{
+    return cache->block_bytes / CACHE_BLOCK_POSITIONS;
+}
+
+/* Result  the place behind it in `flat`. */
+static uint8_t *copy_strand(const Strand *s, uint8_t *block, uint8_t *flat, bool into_block)
+{
+    for (size_t i = 0; i < s->count; i++, flat += s->size) {
+        uint8_t *at = block + s->at + i * s->step * s->size;
+        memcpy(into_block ? at : flat, into_block ? flat : at, s->size);
+    }
+    return flat;
+}
+
+static void copy_position(const Cache *cache, uint32_t session, uint32_t position, uint8_t *flat,
+                          bool into_block)
+{
+    Strand strands[STRANDS_MAX];
+    for (uint32_t layer = 0; layer < cache->config.layers; layer++) {
+        uint8_t *block = cache_block(cache, session, position / CACHE_BLOCK_POSITIONS, layer);
+        for (uint32_t head = 0; head < cache->config.kv_heads; head++) {
+            uint32_t count =
+                strands_of(&cache->config, head, position % CACHE_BLOCK_POSITIONS, strands);
+            for (uint32_t i = 0; i < count; i++)
+                flat = copy_strand(&strands[i], block, flat, into_block);
+        }
+    }
+}
+
+void cache_get_position(const Cache *cache, uint32_t session, uint32_t position, uint8_t *out)
+{
+    copy_position(cache, session, position, out, false);
+}
+
+void cache_put_position(Cache *cache, uint32_t session, uint32_t position, const uint8_t *in)
+{
+    copy_position(cache, session, position, (uint8_t *)(uintptr_t)in, true);
+}

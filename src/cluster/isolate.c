@@ -26,7 +26,7 @@ static uint64_t base_bytes(const IsolateRequest *r)
 {
     const NodeSizes *s = &r->sizes;
     return r->fixed_bytes + r->index_bytes + s->floor_bytes + s->scratch_bytes + s->logits_bytes +
-           s->cache_bytes + frames_bytes(s) + 16 * ARENA_ALIGN;
+           s->cache_bytes + r->keeper_bytes + frames_bytes(s) + 16 * ARENA_ALIGN;
 }
 
 static uint64_t whole_blocks(uint64_t bytes)
@@ -39,13 +39,14 @@ static uint64_t window_least(const IsolateRequest *r, bool rows_stay)
 {
     uint64_t bytes = 2 * KNOT_HASH_BLOCK_BYTES;
     const KnotTensor *t = knot_find(r->knot, "token_embd_weight");
-    if (r->saves) bytes = max_u64(bytes, ISOLATE_ROW_BYTES_MAX);
+    if (r->keeper_bytes) bytes = max_u64(bytes, ISOLATE_ROW_BYTES_MAX);
     if (r->embeds && !rows_stay && t)
         bytes = max_u64(bytes, ISOLATE_ROWS_AT_ONCE * ((uint64_t)t->cols * sizeof(float) + 256));
     return whole_blocks(bytes);
 }
 
-/* An eighth of the budget, room for the widest panel wherever it lies, not more than the weights. */
+/* An eighth of the budget, room for the widest panel wherever it lies, not more than the weights.
+ * */
 static uint64_t window_streaming(const IsolateRequest *r, uint64_t stretch)
 {
     uint64_t edges = 2 * KNOT_HASH_BLOCK_BYTES,

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a station or shard takes of a WebAssembly instance's memory, all of it known before it starts, and what it reads of
- * the store (docs/format/workers.md, section 5). A plan and the node it is for choose alike.
+/* What a station or shard takes of a WebAssembly instance's memory, all of it known before it
+ * starts, and what it reads of the store (docs/format/workers.md, section 5). A plan and the node
+ * it is for choose alike.
  *
- *   fixed + index + floor + activations + frames + logits + attention cache + window + pinned (+ embedding rows) <= budget
+ *   fixed + index + floor + activations + frames + logits + attention cache + window
+ *         + pinned (+ embedding rows) <= budget
  *
  *   resident   all weights are pinned; the embedding rows too when they fit
  *   fluid      the beginning of the stretch is pinned, the rest goes through the window once a pass
  *
- * The window also lends its room to sessions that are saved, and to embedding rows that come one by one. */
+ * The window also lends its room to sessions that are saved, and to embedding rows that come one
+ * by one. */
 #ifndef COBORD_CLUSTER_ISOLATE_H
 #define COBORD_CLUSTER_ISOLATE_H
 
@@ -30,7 +33,7 @@ typedef struct IsolateRequest {
     uint64_t budget_bytes;
     uint64_t fixed_bytes, index_bytes; /* isolate_index_bytes, or what they are */
     NodeSizes sizes;
-    bool saves;  /* a station */
+    uint64_t keeper_bytes; /* a station's station_keeper_bytes; 0: sessions are not kept */
     bool embeds; /* it answers for embedding rows: */
     uint32_t id_first, id_last;
     uint64_t pinned_bytes; /* of the weights, or ISOLATE_PIN_ALL */

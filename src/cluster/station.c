@@ -393,7 +393,8 @@ static void cut_sessions(Station *s)
         cache_truncate(&s->cache, s->frame.sequences[i].session, s->frame.sequences[i].position);
 }
 
-/* All old positions are given up before any fork takes blocks, so that the order does not matter. */
+/* All old positions are given up before any fork takes blocks, so that the order does not matter.
+ * */
 static Error fork_sessions(Station *s, Why *why)
 {
     const StationSequence *q = s->frame.sequences;
@@ -533,6 +534,30 @@ void station_norm_output(const Station *s, const float *x, float *out)
 }
 
 uint32_t station_length(const Station *s, uint32_t session) { return s->cache.lengths[session]; }
+
+uint64_t station_position_bytes(const Station *s) { return cache_position_bytes(&s->cache); }
+
+void station_save(const Station *s, uint32_t session, uint32_t first, uint32_t count, uint8_t *out)
+{
+    ASSERT(first <= s->cache.lengths[session] && count <= s->cache.lengths[session] - first);
+    for (uint32_t i = 0; i < count; i++, out += cache_position_bytes(&s->cache))
+        cache_get_position(&s->cache, session, first + i, out);
+}
+
+Error station_restore(Station *s, uint32_t session, uint32_t first, uint32_t count,
+                      const uint8_t *in, Why *why)
+{
+    if (first != s->cache.lengths[session])
+        return error_why(why, ERR_POSITION, "positions from %u on, the session has %u", first,
+                         s->cache.lengths[session]);
+    if (count > s->config.context || first > s->config.context - count)
+        return error_why(why, ERR_CAPACITY, "positions %u to %u exceed the context of %u", first,
+                         first + count, s->config.context);
+    TRY(cache_reserve(&s->cache, session, first + count, why));
+    for (uint32_t i = 0; i < count; i++, in += cache_position_bytes(&s->cache))
+        cache_put_position(&s->cache, session, first + i, in);
+    return OK;
+}
 
 void station_truncate(Station *s, uint32_t session, uint32_t length)
 {

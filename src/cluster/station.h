@@ -49,8 +49,9 @@ typedef struct StationSequence {
     uint32_t session;  /* 0..sessions_max - 1 */
     uint32_t position; /* of its first row; at or below the session's length, which is cut to it */
     uint32_t rows;
-    /* The session becomes the first `position` positions of session `parent` first, as the parent was before the
-     * frame; what it held is gone. A parent that does so itself in the same frame is refused. */
+    /* The session becomes the first `position` positions of session `parent` first, as the parent
+     * was before the frame; what it held is gone. A parent that does so itself in the same frame
+     * is refused. */
     bool forks;
     uint32_t parent;
 } StationSequence;
@@ -86,8 +87,8 @@ typedef struct StationWish {
 
 typedef struct Station Station;
 
-/* Sizes of the two memories: what a station keeps, and the scratch that stations of one thread may share.
- * Errors  ERR_MISSING_TENSOR, ERR_SHAPE, ERR_RANGE, ERR_TYPE. */
+/* Sizes of the two memories: what a station keeps, and the scratch that stations of one thread may
+ * share. Errors  ERR_MISSING_TENSOR, ERR_SHAPE, ERR_RANGE, ERR_TYPE. */
 typedef struct StationSizes {
     uint64_t floor_bytes; /* norms, biases, tables, bookkeeping */
     uint64_t cache_bytes; /* attention cache */
@@ -102,7 +103,8 @@ MUST_CHECK Error station_sizes(const StationConfig *config, StationSizes *out, W
 MUST_CHECK Error station_build(const StationConfig *config, Arena *arena, void *scratch,
                                Station **out, Why *why);
 
-/* The vectors that stay resident: the host reads tensor i into `to` (as float32) before the first frame. */
+/* The vectors that stay resident: the host reads tensor i into `to` (as float32) before the first
+ * frame. */
 uint32_t station_floor_count(const Station *s);
 const KnotTensor *station_floor_tensor(const Station *s, uint32_t i, float **to);
 
@@ -123,13 +125,26 @@ void station_norm_output(const Station *s, const float *x, float *out);
 bool station_drops_unwanted(const Station *s);
 
 uint32_t station_length(const Station *s, uint32_t session);
+/* What one position takes in the attention cache, all layers of the range; 0: the range has none.
+ * */
+uint64_t station_position_bytes(const Station *s);
+/* Positions first .. first + count - 1 of a session, one after the other: per layer K, V of all kv
+ * heads, then (q8_0) their scales. Shapes  [count][station_position_bytes]. The session has them.
+ * */
+void station_save(const Station *s, uint32_t session, uint32_t first, uint32_t count, uint8_t *out);
+/* The same read back, behind what the session has: first is its length. Errors  ERR_POSITION,
+ * ERR_CAPACITY. */
+MUST_CHECK Error station_restore(Station *s, uint32_t session, uint32_t first, uint32_t count,
+                                 const uint8_t *in, Why *why);
 /* Forgets what the session has beyond `length` positions; 0: everything. */
 void station_truncate(Station *s, uint32_t session, uint32_t length);
-/* Makes session `to` a copy of the first `length` positions of session `from`, bit for bit; what `to` held
- * is gone. Their cache blocks are shared until one of them writes (cache.h), so it costs next to nothing.
- * Errors  ERR_SESSION, ERR_POSITION (`from` is shorter), ERR_CAPACITY; then nothing changed. */
+/* Makes session `to` a copy of the first `length` positions of session `from`, bit for bit; what
+ * `to` held is gone. Their cache blocks are shared until one of them writes (cache.h), so it costs
+ * next to nothing. Errors  ERR_SESSION, ERR_POSITION (`from` is shorter), ERR_CAPACITY; then
+ * nothing changed. */
 MUST_CHECK Error station_fork(Station *s, uint32_t from, uint32_t to, uint32_t length, Why *why);
-/* Cache blocks that sessions may still take; one that two sessions share counts twice, so that both may write. */
+/* Cache blocks that sessions may still take; one that two sessions share counts twice, so that
+ * both may write. */
 uint32_t station_blocks_free(const Station *s);
 
 #endif

@@ -55,7 +55,8 @@ void station_compute_rope(Station *s, const Parallel *parallel)
 
 /* --- Inputs of a matrix --- */
 
-/* A stretch of a row of g: rows as wide as the FFN are shared out, so that one row keeps every worker busy. */
+/* A stretch of a row of g: rows as wide as the FFN are shared out, so that one row keeps every
+ * worker busy. */
 typedef struct StationPart {
     uint32_t row, first, count;
 } StationPart;
@@ -94,18 +95,21 @@ static void quantize_row(void *argument, uint32_t row, uint32_t worker)
     s->config.kernels->quantize[s->form](input_row(s, row, worker), cols, activation_row(s, row));
 }
 
-/* One part of a row of g: blocks are quantized on their own, and a part is whole blocks and whole units of memory. */
+/* One part of a row of g: blocks are quantized on their own, and a part is whole blocks and whole
+ * units of memory. */
 static void quantize_part(void *argument, uint32_t item, uint32_t worker)
 {
     (void)worker;
     Station *s = argument;
     StationPart part = station_part(s, item);
-    size_t offset = part.first ? kernels_activation_row_bytes((ActivationForm)s->form, part.first) : 0;
+    size_t offset =
+        part.first ? kernels_activation_row_bytes((ActivationForm)s->form, part.first) : 0;
     s->config.kernels->quantize[s->form](g_row(s, part.row) + part.first, part.count,
                                          activation_row(s, part.row) + offset);
 }
 
-/* What the quantized row missed: x - restored, into the worker's second buffer, quantized in its turn. */
+/* What the quantized row missed: x - restored, into the worker's second buffer, quantized in its
+ * turn. */
 static void residual_input_row(void *argument, uint32_t row, uint32_t worker)
 {
     Station *s = argument;
@@ -155,7 +159,8 @@ static float *product_place(Station *s, size_t *stride)
     }
 }
 
-/* place += W residual, by way of the attended heads' place, which is free until q, k and v are complete. */
+/* place += W residual, by way of the attended heads' place, which is free until q, k and v are
+ * complete. */
 static void add_residual_product(Station *s, MatmulTile *job, const Parallel *parallel)
 {
     float *place = job->out, *product = s->b.work + s->b.at_attended;
@@ -216,8 +221,8 @@ static Error check_finite(const Station *s, uint32_t parts, Why *why)
             return error_why(
                 why, ERR_NOT_FINITE,
                 "layer %u, phase %s, tensor %s: a number is not finite, or too large for the cache, at position %u",
-                phase_layer(s->phase), phase_name(phase_of(s->phase)), plan->matrix[s->matrix].weight->name,
-                s->b.row_position[i / parts]);
+                phase_layer(s->phase), phase_name(phase_of(s->phase)),
+                plan->matrix[s->matrix].weight->name, s->b.row_position[i / parts]);
     return OK;
 }
 
@@ -325,7 +330,8 @@ void station_compute_groups(Station *s)
     s->b.group_row[s->b.groups] = s->frame.rows;
 }
 
-/* In the last layer, once every key and value is stored: the rows that nobody asked for end here. */
+/* In the last layer, once every key and value is stored: the rows that nobody asked for end here.
+ * */
 static void drop_unwanted(Station *s)
 {
     const Hyper *h = s->config.hyper;

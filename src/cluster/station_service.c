@@ -201,4 +201,6 @@ bool station_service_drop(StationService *s, uint64_t session)
 
 uint32_t station_service_sessions(const StationService *s) { return s->sessions.known; }
 
+StationSessions *station_service_table(StationService *s) { return &s->sessions; }
+
 uint64_t station_service_evictions(const StationService *s) { return s->sessions.evictions; }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/station_sessions.h"
 
+#include "base/min.h"
 #include "cluster/cache.h"
 
 enum { NOWHERE = UINT32_MAX };
@@ -95,8 +96,8 @@ static uint32_t lack(uint64_t need, uint64_t have)
     return need > have ? (uint32_t)(need - have) : 0;
 }
 
-/* Two moments need blocks: the copies, when the other sessions still have theirs, and the rows. Shared blocks are
- * charged to each session that lists them (cache.h), so lengths say all. */
+/* Two moments need blocks: the copies, when the other sessions still have theirs, and the rows.
+ * Shared blocks are charged to each session that lists them (cache.h), so lengths say all. */
 static Room room_of(const StationSessions *s, const Forward *f, const StationSequence *places)
 {
     Room room = {0};
@@ -180,6 +181,7 @@ static void take_slots(StationSessions *s, const Forward *f, StationSequence *ou
         slot->name = f->sequences[i].session;
         slot->request = f->request_id;
         slot->used = s->frame;
+        slot->kept = f->sequences[i].parent ? 0 : min_u32(slot->kept, out[i].position);
         if (f->sequences[i].parent) station_truncate(s->station, out[i].session, 0);
     }
 }
@@ -219,4 +221,21 @@ bool station_sessions_drop(StationSessions *s, uint64_t name)
     if (slot == NOWHERE) return false;
     forget(s, slot);
     return true;
+}
+
+Error station_sessions_restore(StationSessions *s, uint64_t name, uint64_t request, uint32_t *slot,
+                               Why *why)
+{
+    *slot = find(s, name);
+    if (*slot == NOWHERE) {
+        *slot = find(s, 0);
+        if (*slot == NOWHERE)
+            return error_why(why, ERR_CAPACITY, "session %llu is one more than %u",
+                             (unsigned long long)name, s->count);
+        s->slots[*slot].name = name;
+        s->known++;
+    }
+    s->slots[*slot].request = request;
+    s->slots[*slot].used = ++s->frame;
+    return OK;
 }

@@ -6,8 +6,8 @@
  *        ^                                               |
  *        '--------- drop, or made room for another ------'
  *
- * A copy shares its parent's cache blocks until one of them writes (cache.h). Copies are made here, so the sequences
- * that go on to the station do not fork.
+ * A copy shares its parent's cache blocks until one of them writes (cache.h). Copies are made
+ * here, so the sequences that go on to the station do not fork.
  *
  * A frame is looked at as a whole before anything changes: either all of it is admitted or nothing.
  *
@@ -25,6 +25,7 @@ typedef struct StationSession {
     uint64_t used;    /* that frame's number, of this station */
     uint64_t named;   /* number of the last frame, admitted or not, that names it ... */
     uint64_t copied;  /* ... and that makes it a copy */
+    uint32_t kept;    /* positions that are as they were when the keeper last looked (station_keeper.h) */
 } StationSession;
 
 typedef struct StationSessions {
@@ -43,11 +44,15 @@ MUST_CHECK Error station_sessions_build(StationSessions *s, Station *station, ui
 
 /* Gives each sequence of the frame its slot, evicts for it, and makes the copies.
  * Shapes  out[f->sequence_count]. `f` has passed forward_check.
- * Errors  ERR_SUPERSEDED, ERR_SESSION, ERR_POSITION, ERR_RANGE (a copy of a copy), ERR_CAPACITY; then
+ * Errors  ERR_SUPERSEDED, ERR_SESSION, ERR_POSITION, ERR_RANGE (a copy of a copy), ERR_CAPACITY;
+ * then
  *         nothing has changed. */
 MUST_CHECK Error station_sessions_admit(StationSessions *s, const Forward *f, StationSequence *out,
                                         Why *why);
 /* Result  false when it is not known. */
 bool station_sessions_drop(StationSessions *s, uint64_t name);
+/* Gives a session that was kept elsewhere a slot, or finds the one it has. Errors  ERR_CAPACITY. */
+MUST_CHECK Error station_sessions_restore(StationSessions *s, uint64_t name, uint64_t request,
+                                          uint32_t *slot, Why *why);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a station is made of: shared by station.c (building, wishes) and station_compute.c (the arithmetic). */
+/* What a station is made of: shared by station.c (building, wishes) and station_compute.c (the
+ * arithmetic). */
 #ifndef COBORD_CLUSTER_STATION_STATE_H
 #define COBORD_CLUSTER_STATION_STATE_H
 
@@ -23,7 +24,8 @@ typedef struct PhasePlan {
     uint64_t bytes;
 } PhasePlan;
 
-/* Frame-sized working memory; every pointer into the scratch that the host lends. Widths in floats per row. */
+/* Frame-sized working memory; every pointer into the scratch that the host lends. Widths in floats
+ * per row. */
 typedef struct StationBuffers {
     /* [rows] quantized inputs of the current matrix, then [rows] their residuals. */
     uint8_t *activations;
@@ -47,7 +49,8 @@ typedef struct StationBuffers {
     size_t panel_bytes;
 } StationBuffers;
 
-/* A multiple of every block's elements whose activations are whole units of memory in every form. */
+/* A multiple of every block's elements whose activations are whole units of memory in every form.
+ * */
 enum { STATION_PART_COLUMNS = 2048 };
 
 typedef enum StationStep { STEP_IDLE, STEP_LOAD, STEP_TILE, STEP_EVICT } StationStep;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes over a stretch of weights: every byte that is found is the right one, and each block behind the pinned ones is
- * read once a pass. */
+/* Passes over a stretch of weights: every byte that is found is the right one, and each block
+ * behind the pinned ones is read once a pass. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

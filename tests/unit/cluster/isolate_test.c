@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node takes of an instance: never above the budget, more memory never makes it worse, and what it reads. */
+/* What a node takes of an instance: never above the budget, more memory never makes it worse, and
+ * what it reads. */
 #include "tiny_model.h"
 
 #include "cluster/isolate.h"
@@ -23,7 +24,7 @@ static IsolateRequest some(const Knot *knot, uint64_t budget, bool shard)
                                   .widest_panel_bytes = MIB / 8,
                                   .weights_first = 5 * MIB + 4096,
                                   .weights_last = (shard ? 25 : 65) * MIB + 4096},
-                        .saves = !shard,
+                        .keeper_bytes = shard ? 0 : 4096,
                         .embeds = shard,
                         .id_last = shard ? TINY_VOCABULARY : 0,
                         .pinned_bytes = ISOLATE_PIN_ALL};
