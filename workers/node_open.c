@@ -168,6 +168,8 @@ static const NodeRole *role_of(uint32_t kind)
     switch (kind) {
     case CLUSTER_STATION: return &node_station_role;
     case CLUSTER_SHARD: return &node_shard_role;
+    case CLUSTER_LAYER_WARDEN: return &node_layer_warden_role;
+    case CLUSTER_SHARD_WARDEN: return &node_shard_warden_role;
     default: return NULL;
     }
 }

@@ -175,10 +175,10 @@ uint64_t node_taken(void) { return rig.taken; }
 
 static inline void rig_want(Node *n, const NodeWish *wishes, uint32_t count, NodeThen *then)
 {
-    assert_true(count >= 1 && count <= NODE_BATCH_MAX && !n->wish_count && !n->then);
-    memcpy(n->wish, wishes, count * sizeof *wishes);
-    n->wish_count = count;
-    n->then = then;
+    assert_true(count >= 1 && count <= NODE_BATCH_MAX && !n->loop.wish_count && !n->loop.then);
+    memcpy(n->loop.wish, wishes, count * sizeof *wishes);
+    n->loop.wish_count = count;
+    n->loop.then = then;
 }
 
 void node_want_read(Node *n, uint64_t offset, uint32_t bytes, uint8_t *to, NodeThen *then)
@@ -203,7 +203,7 @@ void node_reply(Node *n, unsigned status, const char *type, const void *bytes, s
     rig.reply = malloc(count ? count : 1);
     memcpy(rig.reply, bytes, count);
     rig.reply_bytes = count;
-    n->then = then;
+    n->loop.then = then;
 }
 
 void node_reply_error(Node *n, Error error, const Why *why, NodeThen *then)
@@ -263,14 +263,14 @@ static inline void rig_drive(void)
 {
     Node *n = &rig.node;
     while (!rig.done) {
-        NodeThen *then = n->then;
+        NodeThen *then = n->loop.then;
         assert_non_null(then);
-        for (uint32_t i = 0; i < n->wish_count; i++) n->came[i] = rig_carry_out(n, &n->wish[i]);
-        n->wish_count = 0;
-        n->then = NULL;
+        for (uint32_t i = 0; i < n->loop.wish_count; i++) n->came[i] = rig_carry_out(n, &n->loop.wish[i]);
+        n->loop.wish_count = 0;
+        n->loop.then = NULL;
         then(n);
     }
-    assert_int_equal(n->wish_count, 0);
+    assert_int_equal(n->loop.wish_count, 0);
 }
 
 /* --- a node --- */
