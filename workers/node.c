@@ -178,7 +178,6 @@ static void say_metrics(Node *n)
                      .unauthorized = n->counts.unauthorized,
                      .abandoned = n->counts.abandoned,
                      .running = 1,
-                     .draining = n->drained,
                      .memory_bytes = reserve_bytes(),
                      .memory_peak_bytes = reserve_bytes()};
     JsonWriter w = json_writer_make(n->loop.text, sizeof n->loop.text - 1);

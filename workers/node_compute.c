@@ -238,13 +238,18 @@ static void configured(Node *n)
                    sizeof NODE_GATE_CONFIGURED_BODY - 1, node_end);
 }
 
-static void built_again(Node *n)
-{
-    if (node_compute.error == OK && node_compute.keeper) node_sessions_restore(n, configured);
-    else configured(n);
-}
+static void rebuild(Node *n) { node_compute_build(n, configured); }
 
-static void rebuild(Node *n) { node_compute_build(n, built_again); }
+/* Sessions end here: the attention cache of another range is another. */
+static void end_sessions(Node *n)
+{
+    if (!node_compute.keeper) {
+        rebuild(n);
+        return;
+    }
+    station_sessions_drop_all(station_service_table(node_compute.service));
+    node_sessions_cut(n, rebuild);
+}
 
 void node_compute_configure(Node *n)
 {
@@ -265,7 +270,7 @@ void node_compute_configure(Node *n)
                     .text = NODE_COMPUTE_RANGE_KEY,
                     .address = range_row,
                     .bytes = n->request.body_bytes};
-    node_want(n, &row, rebuild);
+    node_want(n, &row, end_sessions);
 }
 
 void node_compute_drain(Node *n)

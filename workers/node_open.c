@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "api/json_writer.h"
+#include "base/min.h"
 #include "cluster/isolate.h"
 #include "node_loop.h"
+#include "reserve.h"
 
 static KnotIndexOpening opening;
 static KnotIndexNeed need;

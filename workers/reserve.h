@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear memory in one stretch that only grows, from where it ended at the start. What malloc has lies before it; once malloc
- * has grown the memory, the stretch cannot grow any more. */
+/* Linear memory in one stretch that only grows, from where it ended at the start. What malloc has
+ * lies before it; once malloc has grown the memory, the stretch cannot grow any more. */
 #ifndef COBORD_WORKERS_RESERVE_H
 #define COBORD_WORKERS_RESERVE_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* The memory's largest length: --max-memory of the linker (cmake/WasmModule.cmake). */
+enum { RESERVE_BYTES_MAX = 124 << 20 };
 
 /* Its first byte, the beginning of a page. Once, before the first reserve_until. */
 uint8_t *reserve_start(void);

@@ -223,6 +223,12 @@ bool station_sessions_drop(StationSessions *s, uint64_t name)
     return true;
 }
 
+void station_sessions_drop_all(StationSessions *s)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->slots[i].name) forget(s, i);
+}
+
 Error station_sessions_restore(StationSessions *s, uint64_t name, uint64_t request, uint32_t *slot,
                                Why *why)
 {

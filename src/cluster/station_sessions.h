@@ -51,6 +51,7 @@ MUST_CHECK Error station_sessions_admit(StationSessions *s, const Forward *f, St
                                         Why *why);
 /* Result  false when it is not known. */
 bool station_sessions_drop(StationSessions *s, uint64_t name);
+void station_sessions_drop_all(StationSessions *s);
 /* Gives a session that was kept elsewhere a slot, or finds the one it has. Errors  ERR_CAPACITY. */
 MUST_CHECK Error station_sessions_restore(StationSessions *s, uint64_t name, uint64_t request,
                                           uint32_t *slot, Why *why);
