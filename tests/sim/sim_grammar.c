@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grammars that answers must follow. Token i is the character "!" + i, the last ones are pairs; the one with the
- * poisoned embedding (SIM_POISON_ID, "n") is in no grammar. Masks have so little room that they forget what they saw. */
+ * poisoned embedding (SIM_POISON_ID, "n") is in none. Masks have so little room that they forget what they saw. */
 #include "sim.h"
 
 #include <stdlib.h>
