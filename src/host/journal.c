@@ -255,7 +255,8 @@ static bool keep_token(JournalStream *out, uint32_t answer, uint32_t position, u
 {
     uint32_t count = out->token_counts[answer];
     if (position != count) return true; /* a gap: what follows is computed again */
-    if ((count & (count - 1)) == 0) {   /* room doubles at every power of two */
+    if (token == JOURNAL_END) return out->ended[answer] = true;
+    if ((count & (count - 1)) == 0) { /* room doubles at every power of two */
         uint32_t *grown = realloc(out->tokens[answer], (count ? 2 * count : 1) * sizeof *grown);
         if (!grown) return false;
         out->tokens[answer] = grown;

@@ -3,7 +3,8 @@
  * it came, the seed that was drawn for it, and the tokens that were emitted.
  *
  *   streams   id | kind | created | seed | knot | body       one row a request
- *   tokens    stream | answer | position | token             one row a token, written once a step
+ *   tokens    stream | answer | position | token             one row a token, written once a step; behind the last
+ *                                                            token of an answer that is over: JOURNAL_END
  *
  * A request says everything and the rest follows from it bit for bit: whoever asks for a stream
  * again gets it from these two tables and from computing on. Tokens that are written twice are the
@@ -12,12 +13,15 @@
 #ifndef COBORD_SERVE_JOURNAL_H
 #define COBORD_SERVE_JOURNAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
 
 enum { JOURNAL_KEEP_S = 3600, JOURNAL_STREAMS_MAX = 4096, JOURNAL_ANSWERS_MAX = 64 };
+
+#define JOURNAL_END UINT32_MAX /* no token */
 
 typedef struct Journal Journal;
 
@@ -28,13 +32,14 @@ typedef struct JournalStream {
     size_t body_bytes;
     uint32_t *tokens[JOURNAL_ANSWERS_MAX]; /* emitted by each answer, in order */
     uint32_t token_counts[JOURNAL_ANSWERS_MAX];
+    bool ended[JOURNAL_ANSWERS_MAX]; /* false: it goes on, or its end was lost */
 } JournalStream;
 
 /* Thread  any for all of them. */
 
 /* A request that is about to be answered. */
 void journal_begin(Journal *j, const char *stream, const JournalStream *request);
-/* Remembers a token for journal_settle. */
+/* Remembers a token, or JOURNAL_END, for journal_settle. */
 void journal_token(Journal *j, const char *stream, uint32_t answer, uint32_t position,
                    uint32_t token);
 /* Writes what is remembered: once a step. A token that went out and was not written is computed again. */

@@ -212,6 +212,17 @@ static void end_job(Serve *s, ServeJob *job)
     serve_answer_end_job(s, job, &refusal);
 }
 
+/* Behind every place that text can have. Written also when the client has it already: a dialect counts. */
+static void send_finish(Serve *s, ServeAnswer *a)
+{
+    ServeJob *job = a->job;
+    JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
+    a->place = a->places_before + a->generated + SERVE_PLACE_FINISH;
+    note_places(job);
+    answer_write_finish(&job->head, &w, a->index, a->finish);
+    if (a->place > a->sent) (void)http_stream_write(job->x, w.bytes, w.used);
+}
+
 static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
 {
     ServeJob *job = a->job;
@@ -222,12 +233,9 @@ static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
     s->figures.degraded += degraded;
     job->head.degraded |= degraded;
     set_done(s, a, degraded);
-    if (job->stream) {
-        JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
-        note_places(job);
-        answer_write_finish(&job->head, &w, a->index, how);
-        (void)http_stream_write(job->x, w.bytes, w.used);
-    }
+    if (job->journaled)
+        journal_token(s->options.journal, job->head.id, a->index, a->generated, JOURNAL_END);
+    if (job->stream) send_finish(s, a);
     if (job->done_count == job->answer_count) end_job(s, job);
 }
 
@@ -357,8 +365,7 @@ static void end_by_length(Serve *s, ServeAnswer *a)
     uint8_t text[DETOKENIZER_OUT_BYTES_MAX];
     size_t bytes = 0;
     Why why = {{0}};
-    a->place =
-        a->places_before + a->generated + 1; /* text that was held back is an event of its own */
+    a->place = a->places_before + a->generated + SERVE_PLACE_HELD;
     Error error = detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why);
     if (error == OK && !put_text(s, a, text, bytes, true))
         error = error_why(&why, ERR_MEMORY, "the answer's text");

@@ -553,18 +553,35 @@ static bool answer(Intake *in)
 
 /* ---- A stream that goes on ---- */
 
+/* No event of an answer that is over has such a place. The prompt in front of it has fewer events than tokens. */
+static bool is_past_end(const Intake *in, uint32_t index)
+{
+    const JournalStream *j = in->journaled;
+    size_t said = in->request.says_prompt ? in->prompts[index / in->request.n].count : 0;
+    return j->ended[index] &&
+           in->place.tokens[index] > said + j->token_counts[index] + SERVE_PLACE_FINISH;
+}
+
+static bool check_place(Intake *in)
+{
+    if (in->place.count != in->request.n * in->prompt_count || !in->request.stream)
+        return refusal_make(&in->refusal, REFUSAL_VALUE, "Last-Event-ID",
+                            "Last-Event-ID names another number of answers than the stream had");
+    for (uint32_t i = 0; i < in->place.count; i++)
+        if (is_past_end(in, i))
+            return refusal_make(&in->refusal, REFUSAL_VALUE, "Last-Event-ID",
+                                "Last-Event-ID is behind the end of the stream");
+    return true;
+}
+
 static bool resume_journaled(Intake *in)
 {
     const JournalStream *j = in->journaled;
     if (j->kind >= REQUEST_KINDS || !request_generates((RequestKind)j->kind))
         return refusal_make(&in->refusal, REFUSAL_STREAM, "Last-Event-ID",
                             "the journal is of another version: send the request again");
-    if (!parse_request(in, (RequestKind)j->kind, j->body, j->body_bytes) || !take_prompts(in))
-        return false;
-    if (in->place.count == in->request.n * in->prompt_count && in->request.stream)
-        return generate(in);
-    return refusal_make(&in->refusal, REFUSAL_VALUE, "Last-Event-ID",
-                        "Last-Event-ID names another number of answers than the stream had");
+    return parse_request(in, (RequestKind)j->kind, j->body, j->body_bytes) && take_prompts(in) &&
+           check_place(in) && generate(in);
 }
 
 static bool resume(Intake *in, const char *place)

@@ -134,8 +134,10 @@ void serve_routes_head(Serve *s, HttpExchange *x)
     s->figures.requests++;
     if (path->route == NOWHERE) {
         Refusal refusal;
-        (void)refusal_make(&refusal, REFUSAL_PATH, NULL,
-                           "there is nothing at this path; see /v1/models and docs/api.md");
+        (void)refusal_make(&refusal, REFUSAL_PATH, NULL, "there is nothing at this path; %s",
+                           strncmp(http_exchange_path(x), "/api/", 5) == 0
+                               ? "of Ollama's API there are chat, generate, show, tags, ps, version"
+                               : "see /v1/models and docs/api.md");
         serve_refuse(s, x, &refusal);
     } else if (path->post && get && http_exchange_header(x, "Last-Event-ID")) {
         return; /* a stream that goes on needs no body */

@@ -15,12 +15,12 @@
 #include "text/grammar_mask.h"
 
 enum {
-    SERVE_STREAM_PAUSE_BYTES =
-        512 << 10, /* waiting for the reader: the answer pauses above, goes on below the next */
+    /* Waiting for the reader: the answer pauses above. */
+    SERVE_STREAM_PAUSE_BYTES = 512 << 10,
     SERVE_PAUSE_S_MAX = 60,
     SERVE_IDLE_COMMENT_S = 10,
-    SERVE_PATIENCE_S =
-        5, /* a node that starts again is waited for so long before requests are refused */
+    /* A node that starts again is waited for so long before requests are refused. */
+    SERVE_PATIENCE_S = 5,
     SERVE_EVENT_BYTES = JSON_WRITER_GROWTH * DETOKENIZER_OUT_BYTES_MAX + 2 * ANSWER_EVENT_BYTES
 };
 
@@ -30,6 +30,9 @@ typedef enum ServeAnswerState {
     SERVE_PAUSED,
     SERVE_DONE
 } ServeAnswerState;
+
+/* Places in ids of events count the tokens of an answer; behind the last come text that was held, and the finish. */
+enum { SERVE_PLACE_HELD = 1, SERVE_PLACE_FINISH = 2 };
 
 enum {
     SERVE_HOPS_MAX = 1025, /* a cluster's nodes */
@@ -54,7 +57,7 @@ typedef struct ServeAnswer {
     uint32_t scored;        /* of a whole answer: how many of them are the text's */
     uint32_t places_before; /* events that say the prompt */
     bool waits;             /* in the queue: for what another answer computes */
-    uint32_t place; /* in event ids: tokens taken, one more when held text followed the last */
+    uint32_t place;         /* in ids of events */
     AnswerFinish finish;
     Detokenizer detokenizer;
     GrammarMask *mask; /* of an answer that must have a form, while it has a slot */

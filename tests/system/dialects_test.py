@@ -329,6 +329,7 @@ class Dialects:
         self.refused(OLLAMA_CHAT, {"messages": user("a"), "prompt": "a"}, "prompt", "unknown_parameter")
         status, _, text = call(self.port, "POST", "/api/pull", {"model": "m"})
         self.assertEqual((status, json.loads(text)["error"]["code"]), (404, "not_found"))
+        self.assertRegex(json.loads(text)["error"]["message"], "chat, generate, show, tags, ps, version")
         status, headers, _ = call(self.port, "GET", OLLAMA_CHAT)
         self.assertEqual((status, headers["Allow"]), (405, "POST"))
 

@@ -62,6 +62,26 @@ class ResumeTest(unittest.TestCase):
             self.assertEqual(rest[-2][1]["usage"]["prompt_tokens"], events[-2][1]["usage"]["prompt_tokens"])
         self.assertEqual(server.stop(), 0)
 
+    def test_from_the_end(self):
+        """Behind the last event with an id there is nothing but what has none; behind that is no place."""
+        server = Server("--context", str(CONTEXT))
+        chat = {"messages": user("Say: one two three"), "max_tokens": 9, "stream": True, "temperature": 0}
+        ends = {"max_tokens": 9}, {"max_tokens": 200}, {"stop": ["two"], "max_tokens": 200}, {"n": 2, "temperature": 1}
+        for body in (dict(chat, **more) for more in ends):
+            with self.subTest(**body):
+                events = self.whole(server, CHAT, body)
+                last = [place for place, _ in events if place][-1]
+                self.assertEqual([e for _, e in self.resume(server, last, CHAT)], ["[DONE]"])
+                with_usage = dict(body, stream_options={"include_usage": True})
+                last = [place for place, _ in self.whole(server, CHAT, with_usage) if place][-1]
+                rest = [e for _, e in self.resume(server, last, CHAT)]
+                self.assertEqual((len(rest), rest[0]["choices"], rest[1]), (2, [], "[DONE]"))
+                name, places = last.split(":")
+                beyond = [int(places.split(",")[0]) + 1, *map(int, places.split(",")[1:])]
+                status, _, text = server.call("POST", CHAT, None, {"Last-Event-ID": f"{name}:{','.join(map(str, beyond))}"})
+                self.assertEqual((status, json.loads(text)["error"]["param"]), (400, "Last-Event-ID"))
+        self.assertEqual(server.stop(), 0)
+
     def test_after_kill(self):
         server = Server("--context", str(CONTEXT))
         chat = {"messages": user("Count to thirty in words."), "max_tokens": 70, "temperature": 0.7, "stream": True}

@@ -100,11 +100,18 @@ static void test_twice_and_gaps(void **state)
     journal_token(j, "b", 0, 0, 11);
     journal_token(j, "b", 0, 1, 12);
     journal_token(j, "b", 0, 3, 14);
+    journal_token(j, "b", 0, 4, JOURNAL_END);
+    journal_token(j, "b", 1, 0, 21);
+    journal_token(j, "b", 1, 1, JOURNAL_END);
+    journal_token(j, "b", 2, 0, JOURNAL_END);
     JournalStream s;
     assert_int_equal(journal_load(j, "b", &s, &why), OK);
     assert_int_equal(s.body_bytes, 0);
     assert_int_equal(s.token_counts[0], 2);
     assert_int_equal(s.tokens[0][1], 12);
+    assert_int_equal(s.token_counts[1], 1);
+    assert_int_equal(s.token_counts[2], 0);
+    assert_true(!s.ended[0] && s.ended[1] && s.ended[2] && !s.ended[3]);
     journal_free(&s);
     journal_close(j);
 }
