@@ -249,6 +249,12 @@ class WithQwen(unittest.TestCase):
                  if e != "[DONE]" and e["choices"][0]["delta"].get("tool_calls")]
         self.assertGreater(len(parts), 4)
 
+    def test_a_cut_call_is_no_text(self):
+        both = {"role": "user", "content": "What is the weather in Paris, and what in Rome?"}
+        for most in range(1, 80, 3):
+            choice = self.choice(tools=TOOLS, tool_choice="required", messages=[both], max_tokens=most)
+            self.assertFalse(choice["message"]["content"], (most, choice))
+
     def test_stop_strings_end_calls_too(self):
         choice = self.choice(tools=TOOLS, tool_choice="required", stop=["Par"])
         self.assertTrue(choice["message"]["tool_calls"][0]["function"]["arguments"].endswith('"'))
