@@ -14,6 +14,11 @@ target_include_directories(cobord_yyjson SYSTEM PUBLIC ${COBORD_DEPS}/yyjson)
 target_compile_options(cobord_yyjson PRIVATE -w -ffp-contract=off)
 # Files and stdio stay with the host: the pure rooms hand it bytes. No incremental reader either.
 target_compile_definitions(cobord_yyjson PRIVATE NDEBUG)
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
+    # A module is to stay below 1 MiB: its functions are not forced into each other either.
+    target_compile_options(cobord_yyjson PRIVATE $<$<CONFIG:RelWithDebInfo>:-Os>)
+    target_compile_definitions(cobord_yyjson PRIVATE yyjson_inline=__inline__)
+endif()
 
 add_library(cobord_deps_headers INTERFACE)
 target_include_directories(cobord_deps_headers SYSTEM INTERFACE ${COBORD_DEPS}/yyjson ${COBORD_DEPS}/xxhash)

@@ -73,6 +73,9 @@ foreach(room IN LISTS COBORD_ROOMS)
         if(room STREQUAL quant OR room STREQUAL model)
             target_compile_options(cobord_${room} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O3>) # kernels and operators
         endif()
+        if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32 AND NOT room MATCHES "^(base|quant|model|cluster)$")
+            target_compile_options(cobord_${room} PRIVATE $<$<CONFIG:RelWithDebInfo>:-Os>) # a module is to stay below 1 MiB
+        endif()
         if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
             add_library(cobord_${room}_archive STATIC $<TARGET_OBJECTS:cobord_${room}>)
             target_link_libraries(cobord_upto_${room} INTERFACE cobord_${room}_archive)

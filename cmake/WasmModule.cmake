@@ -22,8 +22,9 @@ set(objects $<TARGET_OBJECTS:cobord_yyjson>)
 foreach(room IN LISTS COBORD_PURE_ROOMS)
     list(APPEND objects $<TARGET_OBJECTS:cobord_${room}>)
 endforeach()
-# 64 KiB for the C stack, below everything else so that an overflow traps instead of overwriting data.
-set(link_flags --no-entry --stack-first -z stack-size=65536 --fatal-warnings)
+# 256 KiB for the C stack, below everything else so that an overflow traps instead of overwriting data: the server of the API
+# has frames of up to 40 KiB, and what it parses nests.
+set(link_flags --no-entry --stack-first -z stack-size=262144 --fatal-warnings)
 set(libraries ${COBORD_WASI_LIB}/libc.a ${builtins})
 
 option(COBORD_WASM_RELAXED "also the modules with relaxed SIMD" ON)
@@ -42,7 +43,7 @@ endif()
 function(cobord_link_module name)
     add_executable(${name} ${ARGN} cmake/wasm/no_system.c)
     target_include_directories(${name} PRIVATE src)
-    target_link_libraries(${name} PRIVATE cobord_strict ${libraries})
+    target_link_libraries(${name} PRIVATE cobord_strict cobord_deps_headers ${libraries})
     set_target_properties(${name} PROPERTIES LINK_FLAGS "" LINK_OPTIONS "${link_flags}")
     add_custom_command(TARGET ${name} POST_BUILD VERBATIM
         COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/wasm-imports $<TARGET_FILE:${name}>)
@@ -64,7 +65,7 @@ target_link_options(rooms PRIVATE --no-gc-sections --export-all)
 file(GLOB worker_sources CONFIGURE_DEPENDS workers/*.c)
 if(worker_sources)
     # 124 MiB: what is left of a worker's 128 MB (122 MiB) is JavaScript's, and budgets below it are the plan's to keep.
-    cobord_add_modules(cobord "--strip-debug;--max-memory=130023424" ${worker_sources} $<TARGET_OBJECTS:cobord_serve>)
+    cobord_add_modules(cobord "--strip-all;--max-memory=130023424" ${worker_sources} $<TARGET_OBJECTS:cobord_serve>)
 endif()
 
 # The kernels beside the reference: tests/system/wasm_test.py runs it under Node.

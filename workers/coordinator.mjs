@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The coordinator's script: its object carries out what the module wishes (docs/format/workers.md,
+ * section 8): calls to nodes through their bindings or addresses, answers and streams to clients, bytes of
+ * the knot. It decides nothing.
+ *
+ * One pump at a time takes the wishes. Each belongs to an invocation of the object, which may make
+ * SUBREQUESTS_MAX calls; then an alarm, an invocation of its own, goes on with the pump. */
+import module from './cobord.wasm';
+import { front } from './front.mjs';
+import { targetOf } from './target.mjs';
+
+export default front;
+
+const REST = 0, WAIT = 1, READ = 2, CALL = 3, CANCEL = 4, REPLY = 5, STREAM = 6, WRITE = 7, END = 8, LOG = 9;
+const SUBREQUESTS_MAX = 45, REOPEN_MS = 1000;
+
+/* CLUSTER, CLUSTER_1, ..: a variable may be too short for all of it. */
+function clusterOf(env) {
+    let text = env.CLUSTER ?? '';
+    for (let i = 1; `CLUSTER_${i}` in env; i++) text += env[`CLUSTER_${i}`];
+    return text;
+}
+
+function settingsOf(env) {
+    const plain = ([name, value]) => typeof value === 'string' && !/^CLUSTER(_\d+)?$/.test(name);
+    return Object.entries(env).filter(plain).map(([name, value]) => `${name}=${value}\n`).join('');
+}
+
+/* The body of an answer; NULL: it is longer than the room. */
+async function bodyOf(response, room) {
+    if (!response.body) return new Uint8Array(0);
+    const length = Number(response.headers.get('content-length') ?? room);
+    const want = Math.max(Math.min(length, room), 1);
+    const reader = response.body.getReader({ mode: 'byob' });
+    try {
+        if (length > room) return null;
+        const { value } = await reader.readAtLeast(want, new Uint8Array(want));
+        return value ?? new Uint8Array(0);
+    } finally {
+        reader.cancel().catch(() => {});
+    }
+}
+
+const unavailable = () => new Response(null, { status: 503, headers: { 'Retry-After': '1' } });
+
+export class Coordinator {
+    #x = null;          // exports of the module; null: to be opened
+    #opening = null;
+    #openedAt = 0;
+    #answers = new Map(); // by request: {resolve, writer}
+    #calls = new Map();   // by call: its AbortController
+    #pumping = false;
+    #news = false;
+    #wake = null;
+
+    constructor(ctx, env) {
+        this.ctx = ctx;
+        this.env = env;
+        this.callsMax = Number(env.SUBREQUESTS_MAX ?? SUBREQUESTS_MAX);
+    }
+
+    async fetch(request) {
+        const budget = { left: this.callsMax };
+        await this.#open(budget);
+        if (!this.#x) return unavailable();
+        return this.#ask(request, budget);
+    }
+
+    /* The pump goes on in an invocation of its own. */
+    async alarm() {
+        if (this.#x) await this.#pump({ left: this.callsMax });
+    }
+
+    // --- opening ---
+
+    async #open(budget) {
+        if (this.#x?.coordinator_is_open()) return;
+        this.#opening ??= this.#begin(budget).finally(() => { this.#opening = null; });
+        await this.#opening;
+    }
+
+    async #begin(budget) {
+        if (this.#x && Date.now() - this.#openedAt < REOPEN_MS) return;
+        this.#openedAt = Date.now();
+        try {
+            this.#x = new WebAssembly.Instance(module, {}).exports;
+            await this.#load(budget);
+        } catch (error) {
+            this.#crash(error);
+        }
+    }
+
+    async #load(budget) {
+        const x = this.#x, env = { ...this.env };
+        env.KNOT_BYTES ??= String((await this.env.KNOT_BUCKET.head(this.env.KNOT_KEY))?.size ?? 0);
+        this.#drawChance();
+        x.coordinator_settings(this.#say(settingsOf(env)));
+        x.coordinator_open(this.#say(clusterOf(env)));
+        for (let kind; (kind = x.coordinator_next(Date.now())) !== REST && kind !== WAIT;) {
+            if (kind === READ) await this.#read(budget);
+            if (kind === LOG) console.error(this.#text(x.coordinator_wish_text()));
+        }
+    }
+
+    async #read(budget) {
+        const x = this.#x, address = x.coordinator_wish_address() >>> 0;
+        const length = x.coordinator_wish_room() >>> 0;
+        budget.left--;
+        const range = { offset: x.coordinator_wish_offset(), length };
+        const object = await this.env.KNOT_BUCKET.get(this.env.KNOT_KEY, { range });
+        const bytes = object && new Uint8Array(await object.arrayBuffer());
+        if (bytes?.length === length) new Uint8Array(x.memory.buffer, address, length).set(bytes);
+        x.coordinator_read_came(bytes?.length === length ? 1 : 0);
+    }
+
+    // --- requests ---
+
+    async #ask(request, budget) {
+        const x = this.#x, number = this.#head(request);
+        if (!number) return unavailable();
+        const answer = new Promise(resolve => this.#answers.set(number, { resolve }));
+        request.signal?.addEventListener('abort', () => this.#gone(number));
+        try {
+            await this.#body(request, number);
+            if (x === this.#x) x.coordinator_body_end(number);
+        } catch {
+            this.#gone(number);
+            return unavailable();
+        }
+        this.#start(budget);
+        return answer;
+    }
+
+    #head(request) {
+        const headers = [...request.headers].map(([name, value]) => `\n${name}: ${value}`).join('');
+        this.#drawChance();
+        const head = `${request.method} ${targetOf(request)}${headers || '\n'}`;
+        return this.#x.coordinator_request(this.#say(head));
+    }
+
+    async #body(request, number) {
+        if (!request.body) return;
+        const reader = request.body.getReader();
+        for (let chunk; !(chunk = await reader.read()).done;) {
+            const address = this.#x.coordinator_body(number, chunk.value.length) >>> 0;
+            if (!address) return void reader.cancel().catch(() => {});
+            new Uint8Array(this.#x.memory.buffer, address, chunk.value.length).set(chunk.value);
+        }
+    }
+
+    /* The client has left. */
+    #gone(number) {
+        if (!this.#answers.delete(number)) return;
+        this.#x?.coordinator_gone(number);
+        this.#start({ left: this.callsMax });
+    }
+
+    // --- the pump ---
+
+    #start(budget) {
+        this.#tell();
+        if (!this.#pumping) this.ctx.waitUntil(this.#pump(budget));
+    }
+
+    #tell() {
+        this.#news = true;
+        this.#wake?.();
+    }
+
+    async #pump(budget) {
+        if (this.#pumping) return;
+        this.#pumping = true;
+        budget.calls = new Set();
+        try {
+            await this.#turn(budget);
+        } catch (error) {
+            this.#crash(error);
+        }
+        this.#pumping = false;
+        await Promise.allSettled(budget.calls);
+    }
+
+    async #turn(budget) {
+        for (;;) {
+            if (budget.left <= 0) return void await this.ctx.storage.setAlarm(Date.now());
+            this.#news = false;
+            const kind = this.#x.coordinator_next(Date.now());
+            if (kind === REST) return;
+            if (kind === WAIT) await this.#sleep(this.#x.coordinator_wish_wait_ms());
+            else this.#carryOut(kind, budget);
+        }
+    }
+
+    #sleep(ms) {
+        return new Promise(resolve => {
+            if (this.#news) return resolve();
+            const timer = setTimeout(() => this.#wake?.(), ms);
+            this.#wake = () => {
+                clearTimeout(timer);
+                this.#wake = null;
+                resolve();
+            };
+        });
+    }
+
+    #carryOut(kind, budget) {
+        const x = this.#x, number = x.coordinator_wish_number();
+        if (kind === CALL) this.#call(number, budget);
+        else if (kind === CANCEL) this.#cancel(number);
+        else if (kind === REPLY) this.#reply(number);
+        else if (kind === STREAM) this.#stream(number);
+        else if (kind === WRITE) this.#write(number);
+        else if (kind === END) this.#end(number);
+        else if (kind === LOG) console.error(this.#text(x.coordinator_wish_text()));
+    }
+
+    // --- calls to nodes ---
+
+    #call(number, budget) {
+        const x = this.#x, [line, binding, ...lines] = this.#text(x.coordinator_wish_text()).split('\n');
+        const [method, url] = line.split(' '), abort = new AbortController();
+        const headers = lines.filter(Boolean).map(text => text.split(/: (.*)/, 2));
+        const body = method === 'POST' ? this.#parts() : undefined;
+        this.#calls.set(number, abort);
+        budget.left--;
+        const call = this.#make(number, binding, url, { method, headers, body, signal: abort.signal });
+        budget.calls.add(call);
+        call.finally(() => budget.calls.delete(call));
+    }
+
+    async #make(number, binding, url, init) {
+        const x = this.#x, via = this.env[binding];
+        let status = 0, body = new Uint8Array(0);
+        try {
+            const response = await (via ? via.fetch(url, init) : fetch(url, init));
+            x.coordinator_answer_address(number);
+            body = await bodyOf(response, x.coordinator_answer_room() >>> 0);
+            status = response.status;
+        } catch (error) {
+            if (this.#calls.has(number)) console.error(`${url}: ${error?.message ?? error}`);
+        }
+        if (this.#calls.delete(number) && x === this.#x) this.#answer(number, status, body);
+    }
+
+    #answer(number, status, body) {
+        const x = this.#x, address = x.coordinator_answer_address(number) >>> 0;
+        const room = x.coordinator_answer_room() >>> 0;
+        if (address && body) new Uint8Array(x.memory.buffer, address, body.length).set(body);
+        x.coordinator_answer(number, status, body ? body.length : room + 1);
+        this.#tell();
+    }
+
+    #cancel(number) {
+        const abort = this.#calls.get(number);
+        this.#calls.delete(number);
+        abort?.abort();
+    }
+
+    // --- answers to clients ---
+
+    #reply(number) {
+        const x = this.#x, answer = this.#answers.get(number);
+        const headers = { 'Content-Type': this.#text(x.coordinator_wish_text()) };
+        const allow = x.coordinator_wish_allow(), retry = x.coordinator_wish_retry_s();
+        if (allow) headers.Allow = this.#text(allow);
+        if (retry) headers['Retry-After'] = String(retry);
+        this.#answers.delete(number);
+        answer?.resolve(new Response(this.#parts(), { status: x.coordinator_wish_status(), headers }));
+    }
+
+    #stream(number) {
+        const answer = this.#answers.get(number), { readable, writable } = new IdentityTransformStream();
+        if (!answer) return;
+        answer.writer = writable.getWriter();
+        answer.writer.closed.catch(() => this.#gone(number));
+        const type = this.#text(this.#x.coordinator_wish_text());
+        answer.resolve(new Response(readable, { headers: { 'Content-Type': type, 'Cache-Control': 'no-store' } }));
+    }
+
+    #write(number) {
+        const x = this.#x, written = () => {
+            if (x !== this.#x) return;
+            x.coordinator_written(number);
+            this.#tell();
+        };
+        this.#answers.get(number)?.writer.write(this.#parts()).then(written, () => this.#gone(number));
+    }
+
+    #end(number) {
+        this.#answers.get(number)?.writer.close().catch(() => {});
+        this.#answers.delete(number);
+    }
+
+    /* The module has broken: nobody gets an answer of it any more, and the next request opens another. */
+    #crash(error) {
+        console.error(`the coordinator begins anew: ${error?.stack ?? error}`);
+        this.#x = null;
+        for (const abort of this.#calls.values()) abort.abort();
+        for (const { resolve, writer } of this.#answers.values())
+            if (writer) writer.abort(error).catch(() => {});
+            else resolve(unavailable());
+        this.#calls.clear();
+        this.#answers.clear();
+    }
+
+    // --- the module's memory ---
+
+    #drawChance() {
+        const x = this.#x, bytes = crypto.getRandomValues(new Uint8Array(256));
+        new Uint8Array(x.memory.buffer, x.coordinator_chance() >>> 0, bytes.length).set(bytes);
+    }
+
+    /* Writes a text for the next call; its length. */
+    #say(text) {
+        const bytes = new TextEncoder().encode(text), address = this.#x.coordinator_text(bytes.length) >>> 0;
+        if (!address) return 0;
+        new Uint8Array(this.#x.memory.buffer, address, bytes.length).set(bytes);
+        return bytes.length;
+    }
+
+    #text(address) {
+        const bytes = new Uint8Array(this.#x.memory.buffer, address >>> 0);
+        return new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));
+    }
+
+    /* A copy of both parts of the wish. */
+    #parts() {
+        const x = this.#x, memory = x.memory.buffer;
+        const first = x.coordinator_wish_part_bytes(0) >>> 0, second = x.coordinator_wish_part_bytes(1) >>> 0;
+        const bytes = new Uint8Array(first + second);
+        bytes.set(new Uint8Array(memory, x.coordinator_wish_part(0) >>> 0, first));
+        bytes.set(new Uint8Array(memory, x.coordinator_wish_part(1) >>> 0, second), first);
+        return bytes;
+    }
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine of serve: the pipeline's calls become wishes. A call has a serial number of its own, since
+ * JavaScript may still bring the answer of one that was given up while the pipeline uses its number again. */
+#include <string.h>
+
+#include "hub.h"
+#include "serve/machine.h"
+
+enum { MS = 1000000 };
+
+/* ---- Calls ---- */
+
+typedef struct Text {
+    char *out;
+    size_t used, room;
+} Text;
+
+static void add(Text *t, const char *text)
+{
+    size_t bytes = strlen(text);
+    ASSERT(bytes < t->room - t->used);
+    memcpy(t->out + t->used, text, bytes + 1);
+    t->used += bytes;
+}
+
+static void add_number(Text *t, uint64_t value)
+{
+    char digits[24];
+    size_t at = sizeof digits;
+    digits[--at] = '\0';
+    do digits[--at] = (char)('0' + value % 10);
+    while (value /= 10);
+    add(t, digits + at);
+}
+
+/* "station-0" is reached by the binding STATION_0, when there is one. */
+static void add_binding(Text *t, const char *id)
+{
+    size_t from = t->used;
+    add(t, id);
+    for (char *c = t->out + from; *c; c++) {
+        if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
+        if (*c == '-') *c = '_';
+    }
+}
+
+static const char *path_of(PipelinePath path)
+{
+    static const char *const paths[] = {[PIPELINE_EMBED] = "/embed",
+                                        [PIPELINE_FORWARD] = "/forward",
+                                        [PIPELINE_LOGITS] = "/logits",
+                                        [PIPELINE_DROP] = "/sessions/",
+                                        [PIPELINE_HEALTH] = "/health"};
+    return paths[path];
+}
+
+/* "METHOD URL\nBINDING\nname: value\n.." */
+static const char *write_head(Hub *hub, const PipelineCall *asked)
+{
+    Text t = {hub->head, 0, HUB_HEAD_BYTES};
+    const ClusterNode *node = &hub->cluster.nodes[asked->node];
+    bool plain = !strchr(node->host, ':');
+    add(&t, asked->path == PIPELINE_DROP     ? "DELETE "
+            : asked->path == PIPELINE_HEALTH ? "GET "
+                                             : "POST ");
+    add(&t, hub->cluster.tls_certificate[0] ? "https://" : "http://");
+    add(&t, plain ? "" : "[");
+    add(&t, node->host);
+    add(&t, plain ? ":" : "]:");
+    add_number(&t, node->port);
+    add(&t, path_of(asked->path));
+    if (asked->path == PIPELINE_DROP) add_number(&t, asked->session);
+    add(&t, "\n");
+    add_binding(&t, node->id);
+    add(&t, "\n");
+    if (asked->part_bytes[0]) add(&t, "content-type: application/octet-stream\n");
+    if (hub->key[0]) {
+        add(&t, "authorization: Bearer ");
+        add(&t, hub->key);
+        add(&t, "\n");
+    }
+    return t.out;
+}
+
+static HubWishKind wish_for_call(Hub *hub, const PipelineCall *asked, uint64_t now_ns)
+{
+    HubCall *call = &hub->calls[asked->call];
+    ASSERT(!call->serial);
+    *call = (HubCall){.asked = *asked, .serial = ++hub->serials};
+    uint64_t left_ns = asked->deadline_ns > now_ns ? asked->deadline_ns - now_ns : 0;
+    hub->wish = (HubWish){.number = call->serial,
+                          .wait_ms = (double)(left_ns / MS + 1),
+                          .text = write_head(hub, asked),
+                          .parts = {asked->parts[0], asked->parts[1]},
+                          .part_bytes = {asked->part_bytes[0], asked->part_bytes[1]}};
+    return HUB_CALL;
+}
+
+static void end(Hub *hub, HubCall *call, const PipelineAnswer *answer)
+{
+    call->serial = 0;
+    hub->again = true;
+    pipeline_answer(hub->pipeline, call->asked.call, answer, machine_now_ns());
+}
+
+static void give_up(Hub *hub, HubCall *call, const PipelineAnswer *answer)
+{
+    hub->cancels[hub->cancel_count++] = call->serial;
+    end(hub, call, answer);
+}
+
+static HubCall *find(const Hub *hub, uint32_t serial)
+{
+    for (uint32_t i = 0; i < pipeline_calls_max(hub->pipeline); i++)
+        if (serial && hub->calls[i].serial == serial) return &hub->calls[i];
+    return NULL;
+}
+
+uint32_t hub_calls_out(const Hub *hub)
+{
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < pipeline_calls_max(hub->pipeline); i++)
+        out += hub->calls[i].serial != 0;
+    return out;
+}
+
+uint64_t hub_calls_wake_ns(const Hub *hub)
+{
+    uint64_t wake = UINT64_MAX;
+    for (uint32_t i = 0; i < pipeline_calls_max(hub->pipeline); i++)
+        if (hub->calls[i].serial && hub->calls[i].asked.deadline_ns < wake)
+            wake = hub->calls[i].asked.deadline_ns;
+    return wake;
+}
+
+void hub_calls_expire(Hub *hub, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < pipeline_calls_max(hub->pipeline); i++) {
+        HubCall *call = &hub->calls[i];
+        if (!call->serial || call->asked.deadline_ns > now_ns) continue;
+        PipelineAnswer late = {0};
+        late.error = error_why(&late.why, ERR_UNREACHABLE, "no answer in time");
+        give_up(hub, call, &late);
+    }
+}
+
+uint8_t *hub_answer_room(Hub *hub, uint32_t serial, size_t *room)
+{
+    const HubCall *call = find(hub, serial);
+    if (!call) return NULL;
+    *room = call->asked.answer_room;
+    return call->asked.answer;
+}
+
+void hub_answer(Hub *hub, uint32_t serial, unsigned status, size_t bytes)
+{
+    HubCall *call = find(hub, serial);
+    PipelineAnswer answer = {.status = status, .bytes = bytes};
+    if (!call) return;
+    if (!status) answer.error = error_why(&answer.why, ERR_UNREACHABLE, "no connection");
+    else if (bytes > call->asked.answer_room)
+        answer.error = error_why(&answer.why, ERR_TOO_LARGE, "an answer of more than %zu bytes",
+                                 call->asked.answer_room);
+    if (answer.error != OK) answer.bytes = 0;
+    end(hub, call, &answer);
+}
+
+/* Its rows are in no store of this process. */
+static void refuse_own(Hub *hub, const PipelineCall *asked)
+{
+    PipelineAnswer none = {0};
+    none.error = error_why(&none.why, ERR_NOT_AVAILABLE, "the coordinator has no rows of its own");
+    hub->again = true;
+    pipeline_answer(hub->pipeline, asked->call, &none, machine_now_ns());
+}
+
+HubWishKind hub_calls_next(Hub *hub, uint64_t now_ns)
+{
+    PipelineCall asked;
+    uint32_t number;
+    while (pipeline_next_cancel(hub->pipeline, &number)) {
+        PipelineAnswer cancelled = {.error = ERR_CANCELLED};
+        if (hub->calls[number].serial) give_up(hub, &hub->calls[number], &cancelled);
+    }
+    if (hub->cancel_count) {
+        hub->wish = (HubWish){.number = hub->cancels[--hub->cancel_count]};
+        return HUB_CANCEL;
+    }
+    while (pipeline_next_call(hub->pipeline, now_ns, &asked)) {
+        if (asked.node != PIPELINE_OWN) return wish_for_call(hub, &asked, now_ns);
+        refuse_own(hub, &asked);
+    }
+    return HUB_REST;
+}
+
+/* ---- The engine ---- */
+
+/* At most one with an error, since there is one `why`. */
+static uint32_t take_events(Hub *hub, Why *why)
+{
+    uint32_t count = 0;
+    while (count < HUB_EVENTS_MAX) {
+        CoordinatorEvent *event = &hub->events[count];
+        Why about = {{0}};
+        if (!pipeline_next_event(hub->pipeline, event, &about)) break;
+        count++;
+        if (event->error == OK) continue;
+        *why = about;
+        break;
+    }
+    return count;
+}
+
+/* Never waits: calls go out between two steps. */
+static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count, Why *why)
+{
+    Hub *hub = engine;
+    pipeline_advance(hub->pipeline, machine_now_ns());
+    *events = hub->events;
+    *count = take_events(hub, why);
+    return *count > 0;
+}
+
+static void forget(void *engine, uint32_t slot)
+{
+    pipeline_forget(((Hub *)engine)->pipeline, slot);
+}
+
+static bool degraded(void *engine, uint32_t slot)
+{
+    return pipeline_is_degraded(((Hub *)engine)->pipeline, slot);
+}
+
+static bool ready(void *engine, Why *why)
+{
+    return pipeline_is_complete(((Hub *)engine)->pipeline, why);
+}
+
+static uint32_t hops(void *engine, uint32_t slot, AnswerHop *out, uint32_t room)
+{
+    const Hub *hub = engine;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < hub->cluster.node_count && count < room; i++) {
+        const PipelineCost *cost = pipeline_cost(hub->pipeline, slot, i);
+        if (!cost->calls) continue;
+        out[count++] = (AnswerHop){.node = hub->cluster.nodes[i].id,
+                                   .calls = cost->calls,
+                                   .us = cost->ns / 1000,
+                                   .bytes_sent = cost->bytes_sent,
+                                   .bytes_received = cost->bytes_received};
+    }
+    return count;
+}
+
+static void begin_hops(void *engine, uint32_t slot)
+{
+    pipeline_costs_forget(((Hub *)engine)->pipeline, slot);
+}
+
+ServeEngine hub_engine(Hub *hub)
+{
+    return (ServeEngine){.engine = hub,
+                         .coordinator = hub->coordinator,
+                         .step = step,
+                         .forget = forget,
+                         .degraded = degraded,
+                         .ready = ready,
+                         .hops = hops,
+                         .begin_hops = begin_hops};
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "reserve.h"
+#include "serve/machine.h"
+
+enum { LINES_MAX = 16, LINE_BYTES = 2 * WHY_MAX + 16, CHANCE_NUMBERS = MACHINE_CHANCE_BYTES / 8 };
+
+static struct {
+    uint64_t day_ms, steady_ns;
+    bool rests;
+    uint64_t chance[CHANCE_NUMBERS];
+    uint32_t chance_at;
+    char lines[LINES_MAX][LINE_BYTES]; /* a ring; what nobody takes is written over */
+    uint32_t first, count;
+} machine;
+
+/* ---- Time and chance ---- */
+
+void machine_set_time(double now_ms)
+{
+    uint64_t now = now_ms > 0 ? (uint64_t)now_ms : 0;
+    if (now > machine.day_ms && machine.day_ms && !machine.rests)
+        machine.steady_ns += (now - machine.day_ms) * 1000000;
+    if (!machine.steady_ns) machine.steady_ns = 1000000000; /* 0 means never */
+    machine.day_ms = now;
+    machine.rests = false;
+}
+
+void machine_rest(void) { machine.rests = true; }
+
+uint64_t machine_now_ns(void) { return machine.steady_ns; }
+uint64_t machine_time_s(void) { return machine.day_ms / 1000; }
+uint64_t machine_resident_bytes(void) { return reserve_bytes(); }
+
+uint8_t *machine_chance(void)
+{
+    machine.chance_at = 0;
+    return (uint8_t *)machine.chance;
+}
+
+/* A request takes two or three. */
+uint64_t machine_random(void) { return machine.chance[machine.chance_at++ % CHANCE_NUMBERS]; }
+
+/* ---- The log ---- */
+
+static size_t append(char *line, size_t used, const char *text)
+{
+    while (*text && used < LINE_BYTES - 1) line[used++] = *text++;
+    line[used] = '\0';
+    return used;
+}
+
+void machine_say(const char *line, const char *detail)
+{
+    if (machine.count == LINES_MAX) machine.first++, machine.count--;
+    char *to = machine.lines[(machine.first + machine.count++) % LINES_MAX];
+    size_t used = append(to, append(to, 0, "cobord: "), line);
+    if (detail) append(to, append(to, used, ": "), detail);
+}
+
+const char *machine_take_line(void)
+{
+    if (!machine.count) return NULL;
+    machine.count--;
+    return machine.lines[machine.first++ % LINES_MAX];
+}
+
+/* ---- Memory: a malloc's end can be given back where it is ---- */
+
+void *machine_take(size_t bytes) { return malloc(bytes); }
+
+void machine_trim(void *memory, size_t taken, size_t kept)
+{
+    if (kept < taken) ASSERT(realloc(memory, kept) == memory);
+}
+
+void machine_give(void *memory, size_t bytes)
+{
+    (void)bytes;
+    free(memory);
+}
+
+/* ---- One thread ---- */
+
+struct MachineLock {
+    char nothing;
+};
+
+MachineLock *machine_lock_make(void)
+{
+    static MachineLock only;
+    return &only;
+}
+void machine_lock_free(MachineLock *lock) { (void)lock; }
+void machine_lock(MachineLock *lock) { (void)lock; }
+void machine_unlock(MachineLock *lock) { (void)lock; }
