@@ -9,7 +9,7 @@
 #include "host/cpu.h"
 #include "host/folios.h"
 #include "host/memory.h"
-#include "host/pace.h"
+#include "cluster/pace.h"
 #include "host/worker.h"
 
 /* Heap, stacks and page tables that come after the process was measured. */

@@ -60,7 +60,7 @@ typedef struct EngineCost {
     uint64_t frames, ns;
 } EngineCost;
 EngineCost *engine_cost(Engine *e, uint32_t slot);
-/* From here on no step takes much longer than host/pace.h says. */
+/* From here on no step takes much longer than cluster/pace.h says. */
 void engine_keep_pace(Engine *e);
 
 /* ---- Scores: the logits of every position of a fresh sequence. */

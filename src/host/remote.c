@@ -97,9 +97,10 @@ static Error take_memory(Remote *r, Why *why)
     TRY(pipeline_build(&r->config, r->coordinator, &arena, &r->pipeline, why));
     r->calls = calloc(pipeline_calls_max(r->pipeline), sizeof *r->calls);
     r->reports = calloc(r->options.cluster->node_count, sizeof *r->reports);
+    r->said = calloc(r->options.cluster->node_count, sizeof *r->said);
     r->questions = calloc(REMOTE_REPORTS_AT_ONCE, sizeof *r->questions);
     r->description = malloc(r->description_room);
-    if (r->calls && r->reports && r->questions && r->description) return OK;
+    if (r->calls && r->reports && r->said && r->questions && r->description) return OK;
     return error_why(why, ERR_MEMORY, "no memory for calls");
 }
 
@@ -107,7 +108,7 @@ static Error open_parts(Remote *r, Why *why)
 {
     HttpClientOptions client = {
         .key = r->options.key, .ca_file = r->options.ca_file, .direct = true};
-    r->description_room = remote_describe_room(r->options.cluster);
+    r->description_room = fleet_describe_room(r->options.cluster);
     TRY(remote_own_size(r, why));
     TRY(check_memory(r, why));
     TRY(take_memory(r, why));
@@ -392,6 +393,7 @@ void remote_close(Remote *r)
     pthread_mutex_destroy(&r->lock);
     free(r->calls);
     free(r->reports);
+    free(r->said);
     free(r->questions);
     free(r->description);
     free(r);

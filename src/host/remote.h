@@ -10,8 +10,8 @@
  *
  *   remote.c           opening, memory, step
  *   remote_own.c       calls that this process answers itself, from the knot, when no node of a shard does
- *   remote_watch.c     what nodes say of themselves, asked for every two seconds; lines for a person
- *   remote_describe.c  GET /cluster
+ *   remote_watch.c     what nodes say of themselves, asked for every two seconds; lines for a person; what they
+ *                      say and GET /cluster: serve/fleet.h
  *   remote_run.c       the role: a node of the cluster file with OpenAI's API
  *
  * Limits  cluster->memory_bytes, as a sum that is made before anything is taken. */

@@ -9,16 +9,16 @@
 #include "cluster/pipeline.h"
 #include "cluster/shard_service.h"
 #include "host/http_client.h"
-#include "host/pace.h"
+#include "cluster/pace.h"
 #include "host/remote.h"
 #include "host/slice.h"
 #include "host/worker.h"
+#include "serve/fleet.h"
 
 enum {
     REMOTE_URL_BYTES = CLUSTER_FILE_HOST_BYTES_MAX + 96,
     REMOTE_EVENTS_MAX = 64,
     REMOTE_REPORTS_AT_ONCE = 8,
-    REMOTE_REPORT_BYTES = 8 << 10,
     REMOTE_REPORT_PAUSE_S = 2,
     REMOTE_REPORT_DEADLINE_MS = 2000
 };
@@ -41,20 +41,9 @@ typedef struct RemoteCall {
     PipelineAnswer answer;
 } RemoteCall;
 
-/* What a node last said of itself. */
+/* When a node is asked again what it says of itself, and what the log has of it. */
 typedef struct RemoteReport {
-    uint64_t due_ns; /* when to ask again; UINT64_MAX: asked */
-    bool asked;      /* once at least, whatever came of it */
-    bool heard;      /* the last time */
-    bool ready;
-    char state[16], version[32], owns[64];
-    char error[160]; /* why it is not heard, or not fit for this cluster */
-    uint64_t budget_bytes, need_bytes, resident_bytes, peak_bytes;
-    bool has_weights, weights_resident;
-    uint64_t weight_bytes, pinned_bytes;
-    bool has_hits; /* a warden: of its memory, and of its disk or database */
-    uint64_t hits, misses, cached_bytes, l2_hits, l2_misses;
-    /* of the log */
+    uint64_t due_ns; /* UINT64_MAX: asked */
     PipelineNodeState logged_state;
     uint64_t logged_failures;
 } RemoteReport;
@@ -65,7 +54,7 @@ typedef struct RemoteQuestion {
     uint32_t node;
     bool busy;
     char url[REMOTE_URL_BYTES];
-    uint8_t answer[REMOTE_REPORT_BYTES];
+    uint8_t answer[FLEET_REPORT_BYTES];
 } RemoteQuestion;
 
 /* One shard at a time, built over memory that fits the largest. A thread of its own works, since a part that
@@ -111,6 +100,7 @@ struct Remote {
     RemoteOwn own;
     /* remote_watch.c */
     RemoteReport *reports; /* [node_count] */
+    FleetReport *said;     /* [node_count] */
     RemoteQuestion *questions;
     uint32_t next_report;
     uint64_t tick_ns, look_ns;
@@ -146,10 +136,5 @@ uint64_t remote_watch_wake_ns(const Remote *r);
 /* "layers 0-14", "ids 0-75968" */
 enum { REMOTE_RANGE_BYTES = 64 };
 void remote_watch_range(const Remote *r, uint32_t node, char out[REMOTE_RANGE_BYTES]);
-
-/* remote_describe.c */
-size_t remote_describe_room(const ClusterFile *cluster);
-/* Members of the object of GET /cluster. */
-size_t remote_describe_write(const Remote *r, uint64_t now_ns, char *out, size_t room);
 
 #endif

@@ -6,15 +6,12 @@
  *           is ready: complete
  *   later   every node is asked every two seconds, for figures; whether a range has a node is then
  *           the pipeline's to say, which sees every call */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <yyjson.h>
-
+#include "host/memory.h"
 #include "host/remote_state.h"
-#include "wire/frame.h"
 
 enum { TICK_NS = 1000000000, START_TICK_NS = 100000000, START_PAUSE_NS = 500000000 };
 enum { LOOK_NS = 50000000 };
@@ -40,105 +37,25 @@ void remote_watch_range(const Remote *r, uint32_t node, char out[REMOTE_RANGE_BY
 
 /* ---- Reading a report ---- */
 
-static void copy_text(yyjson_val *object, const char *name, char *out, size_t room)
-{
-    const char *text = yyjson_get_str(yyjson_obj_get(object, name));
-    size_t bytes = 0;
-    for (; text && text[bytes] && bytes < room - 1; bytes++) {
-        char c = text[bytes];
-        out[bytes] = c < ' ' || c > '~' ? '?' : c; /* it goes to a terminal */
-    }
-    out[bytes] = '\0';
-}
-
-static uint64_t number_of(yyjson_val *object, const char *name)
-{
-    return yyjson_get_uint(yyjson_obj_get(object, name));
-}
-
-/* What a node of this cluster must say; what it does not say is not held against it. */
-static void check_identity(const Remote *r, uint32_t node, yyjson_val *root, RemoteReport *report)
-{
-    char id[CLUSTER_FILE_ID_BYTES], knot[20], ours[20];
-    uint64_t frames = number_of(root, "frame_version");
-    copy_text(root, "id", id, sizeof id);
-    copy_text(root, "knot_id", knot, sizeof knot);
-    (void)snprintf(ours, sizeof ours, "%016" PRIx64, cluster_of(r)->knot_id);
-    if (id[0] && strcmp(id, cluster_of(r)->nodes[node].id) != 0)
-        (void)snprintf(report->error, sizeof report->error, "%s answers at its address", id);
-    else if (knot[0] && strcmp(knot, ours) != 0)
-        (void)snprintf(report->error, sizeof report->error,
-                       "it has knot %s, the cluster file means %s", knot, ours);
-    else if (frames && frames != FRAME_VERSION)
-        (void)snprintf(report->error, sizeof report->error, "it speaks frames %llu, we %u",
-                       (unsigned long long)frames, (unsigned)FRAME_VERSION);
-}
-
-/* Layers or tiles, and embedding rows. */
-static uint64_t sum_of(yyjson_val *root, const char *level, const char *rows, const char *name)
-{
-    return number_of(yyjson_obj_get(root, level), name) +
-           number_of(yyjson_obj_get(root, rows), name);
-}
-
-static void read_members(RemoteReport *report, yyjson_val *root)
-{
-    yyjson_val *memory = yyjson_obj_get(root, "memory"), *weights = yyjson_obj_get(root, "weights");
-    report->ready = yyjson_get_bool(yyjson_obj_get(root, "ready"));
-    copy_text(root, "state", report->state, sizeof report->state);
-    copy_text(root, "version", report->version, sizeof report->version);
-    copy_text(root, "owns", report->owns, sizeof report->owns);
-    report->budget_bytes = number_of(memory, "budget_bytes");
-    report->need_bytes = number_of(memory, "need_bytes");
-    report->resident_bytes = number_of(memory, "resident_bytes");
-    report->peak_bytes = number_of(memory, "peak_bytes");
-    report->has_weights = weights != NULL;
-    report->weights_resident = yyjson_get_bool(yyjson_obj_get(weights, "resident"));
-    report->weight_bytes = number_of(weights, "bytes");
-    report->pinned_bytes = number_of(weights, "pinned_bytes");
-    report->has_hits = yyjson_obj_get(root, "l1") != NULL;
-    report->hits = sum_of(root, "l1", "rows_l1", "hits");
-    report->misses = sum_of(root, "l1", "rows_l1", "misses");
-    report->cached_bytes = sum_of(root, "l1", "rows_l1", "bytes");
-    report->l2_hits = sum_of(root, "l2", "rows_l2", "hits");
-    report->l2_misses = sum_of(root, "l2", "rows_l2", "misses");
-}
-
-static void read_body(const Remote *r, RemoteQuestion *q, RemoteReport *report)
-{
-    yyjson_doc *doc = yyjson_read((const char *)q->answer, q->http.answer_bytes, 0);
-    yyjson_val *root = yyjson_doc_get_root(doc);
-    if (yyjson_is_obj(root) && yyjson_obj_get(root, "ready")) {
-        read_members(report, root);
-        check_identity(r, q->node, root, report);
-    } else {
-        (void)snprintf(report->error, sizeof report->error, "its answer is no node's (status %u)",
-                       q->http.status);
-    }
-    yyjson_doc_free(doc);
-}
-
-static void note_error(const RemoteQuestion *q, RemoteReport *report)
+/* What the client says, without the address in front. */
+static void note_error(const RemoteQuestion *q, FleetReport *report)
 {
     size_t url = strlen(q->url);
     const char *text = q->http.why.text;
     if (strncmp(text, q->url, url) == 0 && text[url] == ':') text += url + 1;
     while (*text == ' ') text++;
-    (void)snprintf(report->error, sizeof report->error, "%.159s", text);
+    fleet_miss(report, text);
 }
 
 void remote_watch_take(Remote *r, RemoteQuestion *q, uint64_t now_ns)
 {
     RemoteReport *report = &r->reports[q->node];
+    FleetReport *said = &r->said[q->node];
     q->busy = false;
-    report->asked = true;
-    report->heard = q->http.error == OK;
-    report->ready = false;
-    report->error[0] = report->state[0] = '\0';
-    if (q->http.error != OK) note_error(q, report);
-    else if (q->http.status == 401)
-        (void)snprintf(report->error, sizeof report->error, "it does not take our cluster key");
-    else read_body(r, q, report);
+    if (q->http.error != OK) note_error(q, said);
+    else
+        fleet_hear(cluster_of(r), q->node, q->http.status, (const char *)q->answer,
+                   q->http.answer_bytes, said);
     report->due_ns =
         now_ns + (r->complete_once ? REMOTE_REPORT_PAUSE_S * 1000000000ull : START_PAUSE_NS);
     if (!r->complete_once) r->tick_ns = r->look_ns = 0;
@@ -200,7 +117,7 @@ uint64_t remote_watch_wake_ns(const Remote *r)
 static bool is_there(const Remote *r, uint32_t node)
 {
     PipelineNode known = {0};
-    if (!r->complete_once) return r->reports[node].ready && !r->reports[node].error[0];
+    if (!r->complete_once) return r->said[node].ready && !r->said[node].error[0];
     pipeline_node(r->pipeline, node, &known);
     return known.state != PIPELINE_DOWN;
 }
@@ -222,7 +139,7 @@ static uint32_t next_missing(const Remote *r, uint32_t *at)
 
 static const char *reason_of(const Remote *r, uint32_t node, PipelineNode *known)
 {
-    const RemoteReport *report = &r->reports[node];
+    const FleetReport *report = &r->said[node];
     pipeline_node(r->pipeline, node, known);
     if (r->complete_once) return known->last_error[0] ? known->last_error : "no answer";
     return !report->asked     ? "not asked yet"
@@ -315,7 +232,7 @@ static void look_at_readiness(Remote *r, uint64_t now_ns)
 static void show_row(const Remote *r, uint32_t node)
 {
     const ClusterNode *n = &cluster_of(r)->nodes[node];
-    const RemoteReport *p = &r->reports[node];
+    const FleetReport *p = &r->said[node];
     char range[REMOTE_RANGE_BYTES], address[64];
     remote_watch_range(r, node, range);
     (void)snprintf(address, sizeof address, "%s:%u", n->host, (unsigned)n->port);
@@ -331,7 +248,7 @@ static void show_table(Remote *r)
 {
     const ClusterFile *c = cluster_of(r);
     for (uint32_t i = 0; i < c->node_count; i++)
-        if (!r->reports[i].asked && c->nodes[i].role != CLUSTER_COORDINATOR) return;
+        if (!r->said[i].asked && c->nodes[i].role != CLUSTER_COORDINATOR) return;
     fprintf(stderr, "cobord: %s: the cluster's nodes, MiB planned/allowed\n", r->options.self->id);
     for (uint32_t i = 0; i < c->node_count; i++)
         if (c->nodes[i].role != CLUSTER_COORDINATOR) show_row(r, i);
@@ -357,11 +274,32 @@ static void tell_changes(Remote *r, uint32_t node)
     p->logged_failures = known.failures;
 }
 
+static size_t describe(const Remote *r, uint64_t now_ns, char *out, size_t room)
+{
+    const Fleet fleet = {.cluster = cluster_of(r),
+                         .self = r->options.self,
+                         .version = r->options.version,
+                         .pipeline = r->pipeline,
+                         .reports = r->said,
+                         .chunk = pipeline_coordinator_config(&r->config).chunk,
+                         .frames = r->config.frames,
+                         .ready = r->ready,
+                         .complete = r->complete,
+                         .missing = r->missing.text,
+                         .uptime_s = (now_ns - r->opened_ns) / 1000000000u,
+                         .own_calls = r->own.calls,
+                         .budget_bytes = cluster_of(r)->memory_bytes,
+                         .need_bytes = r->need_bytes,
+                         .resident_bytes = memory_resident(),
+                         .peak_bytes = memory_peak()};
+    return fleet_describe(&fleet, out, room);
+}
+
 static void take_snapshot(Remote *r, uint64_t now_ns)
 {
     char *text = malloc(r->description_room);
     if (!text) return;
-    size_t bytes = remote_describe_write(r, now_ns, text, r->description_room);
+    size_t bytes = describe(r, now_ns, text, r->description_room);
     pthread_mutex_lock(&r->lock);
     char *old = r->description;
     r->description = text;

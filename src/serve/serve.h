@@ -48,6 +48,8 @@ typedef struct ServeEngine {
     /* Members of the object of GET /cluster, without its braces; 0: they do not fit. NULL: there is
      * none. Thread  any. */
     size_t (*describe)(void *engine, char *out, size_t room);
+    /* More lines of GET /metrics, 1 KiB at most. NULL: there are none. Thread  any. */
+    void (*metrics)(void *engine, JsonWriter *w);
 } ServeEngine;
 
 /* What the host hears, and says. Thread  any. */

@@ -255,9 +255,10 @@ static void write_figures(Serve *s, JsonWriter *w)
 
 static void reply_metrics(Serve *s, HttpExchange *x)
 {
-    char body[8192];
+    char body[8192 + 1024];
     JsonWriter w = json_writer_make(body, sizeof body);
     write_figures(s, &w);
+    if (s->options.engine.metrics) s->options.engine.metrics(s->options.engine.engine, &w);
     ASSERT(!w.full);
     http_reply(x, &(HttpReply){200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0}, body,
                w.used);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/pace.h"
+#include "cluster/pace.h"
 
 enum { ROWS_FIRST = 128, ROWS_MIN = 64, ROWS_TO_MEASURE = 32, FRAME_NS = 800000000 };
 

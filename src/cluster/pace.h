@@ -4,8 +4,8 @@
  *
  *   time of a frame = time of a pass + rows * time of a row; both are learned from the frames that
  *   end: the fastest one is the pass. */
-#ifndef COBORD_HOST_PACE_H
-#define COBORD_HOST_PACE_H
+#ifndef COBORD_CLUSTER_PACE_H
+#define COBORD_CLUSTER_PACE_H
 
 #include "cluster/coordinator.h"
 

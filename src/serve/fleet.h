@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a coordinator knows of the cluster's nodes: what each says of itself in GET /ready, beside what the
+ * pipeline sees of it, and all of it as the text of GET /cluster.
+ *
+ *   fleet.c           a node's answer --> its report
+ *   fleet_describe.c  reports, pipeline --> members of the object of GET /cluster */
+#ifndef COBORD_SERVE_FLEET_H
+#define COBORD_SERVE_FLEET_H
+
+#include "cluster/pipeline.h"
+
+enum { FLEET_REPORT_BYTES = 8 << 10, FLEET_ERROR_BYTES = 160 }; /* of an answer, at most */
+
+/* What a node last said of itself. */
+typedef struct FleetReport {
+    bool asked; /* once at least, whatever came of it */
+    bool heard; /* the last time */
+    bool ready;
+    char state[16], version[32], owns[64];
+    char error[FLEET_ERROR_BYTES]; /* why it is not heard, or not fit for this cluster */
+    uint64_t budget_bytes, need_bytes, resident_bytes, peak_bytes;
+    bool has_weights, weights_resident;
+    uint64_t weight_bytes, pinned_bytes;
+    bool has_hits; /* a warden: of its memory, and of its disk or database */
+    uint64_t hits, misses, cached_bytes, l2_hits, l2_misses;
+} FleetReport;
+
+/* Of GET /ready: a status and a body, or none because of `why`. `error` of the report is empty when the node is fit. */
+void fleet_hear(const ClusterFile *c, uint32_t node, unsigned status, const char *body,
+                size_t bytes, FleetReport *report);
+void fleet_miss(FleetReport *report, const char *why);
+
+typedef struct Fleet {
+    const ClusterFile *cluster;
+    const ClusterNode *self; /* the coordinator */
+    const char *version;     /* of the program */
+    const Pipeline *pipeline;
+    const FleetReport *reports; /* [node_count] */
+    uint32_t chunk, frames;
+    bool ready, complete;
+    const char *missing; /* when it is not complete */
+    uint64_t uptime_s, own_calls;
+    uint64_t budget_bytes, need_bytes, resident_bytes, peak_bytes; /* of the coordinator */
+} Fleet;
+
+size_t fleet_describe_room(const ClusterFile *c);
+/* Members of the object of GET /cluster. */
+size_t fleet_describe(const Fleet *fleet, char *out, size_t room);
+
+#endif
