@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What JavaScript sees of the coordinator: docs/format/workers.md, section 8. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "hub.h"
 #include "machine.h"
-#include "serve/machine.h"
+#include "streams.h"
 
 #define EXPORT(name) __attribute__((export_name("coordinator_" #name)))
 #pragma clang diagnostic ignored "-Wmissing-prototypes" /* nothing in C calls these */
@@ -39,6 +40,17 @@ EXPORT(body_end) void exported_body_end(uint32_t number) { hub_body_end(&hub, nu
 EXPORT(gone) void exported_gone(uint32_t number) { hub_gone(&hub, number); }
 EXPORT(written) void exported_written(uint32_t number) { hub_written(&hub, number); }
 
+/* The text is a row's key, and behind it its bytes. */
+EXPORT(row) void exported_row(uint32_t key_bytes, uint32_t number, uint32_t bytes)
+{
+    char key[STREAMS_KEY_BYTES];
+    if (!text || key_bytes >= sizeof key || key_bytes > bytes) return;
+    memcpy(key, text, key_bytes);
+    key[key_bytes] = '\0';
+    streams_restore(key, number, (const uint8_t *)text + key_bytes, bytes - key_bytes);
+}
+
+EXPORT(invocation) void exported_invocation(uint32_t calls) { hub_invocation(&hub, calls); }
 EXPORT(read_came) void exported_read_came(uint32_t fine) { hub_read_came(&hub, fine); }
 
 static size_t answer_room;

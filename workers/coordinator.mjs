@@ -3,16 +3,18 @@
  * section 8): calls to nodes through their bindings or addresses, answers and streams to clients, bytes of
  * the knot. It decides nothing.
  *
- * One pump at a time takes the wishes. Each belongs to an invocation of the object, which may make
- * SUBREQUESTS_MAX calls; then an alarm, an invocation of its own, goes on with the pump. */
+ * One pump at a time takes the wishes. Each belongs to an invocation of the object, which may make so many
+ * calls only; then an alarm, an invocation of its own, goes on with the pump. */
 import module from './cobord.wasm';
 import { front } from './front.mjs';
 import { targetOf } from './target.mjs';
 
 export default front;
 
-const REST = 0, WAIT = 1, READ = 2, CALL = 3, CANCEL = 4, REPLY = 5, STREAM = 6, WRITE = 7, END = 8, LOG = 9;
-const SUBREQUESTS_MAX = 45, REOPEN_MS = 1000;
+const REST = 0, WAIT = 1, READ = 2, CALL = 3, CANCEL = 4, REPLY = 5, STREAM = 6, WRITE = 7, END = 8, LOG = 9,
+    ROW_PUT = 10, ROW_DELETE = 11, HAND_OVER = 12;
+const REOPEN_MS = 1000, DROPPED_BYTES_MAX = 64 << 20;
+const TABLE = 'CREATE TABLE IF NOT EXISTS rows (key TEXT, number INTEGER, bytes BLOB, PRIMARY KEY (key, number))';
 
 /* CLUSTER, CLUSTER_1, ..: a variable may be too short for all of it. */
 function clusterOf(env) {
@@ -56,56 +58,66 @@ export class Coordinator {
     constructor(ctx, env) {
         this.ctx = ctx;
         this.env = env;
-        this.callsMax = Number(env.SUBREQUESTS_MAX ?? SUBREQUESTS_MAX);
+        this.sql = ctx.storage.sql;
+        this.sql.exec(TABLE);
     }
 
     async fetch(request) {
-        const budget = { left: this.callsMax };
-        await this.#open(budget);
-        if (!this.#x) return unavailable();
-        return this.#ask(request, budget);
+        const invocation = { reads: 0 };
+        await this.#open(invocation);
+        return this.#x ? this.#ask(request, invocation) : unavailable();
     }
 
     /* The pump goes on in an invocation of its own. */
     async alarm() {
-        if (this.#x) await this.#pump({ left: this.callsMax });
+        if (this.#x) await this.#pump({ reads: 0 });
     }
 
     // --- opening ---
 
-    async #open(budget) {
+    async #open(invocation) {
         if (this.#x?.coordinator_is_open()) return;
-        this.#opening ??= this.#begin(budget).finally(() => { this.#opening = null; });
+        this.#opening ??= this.#begin(invocation).finally(() => { this.#opening = null; });
         await this.#opening;
     }
 
-    async #begin(budget) {
+    async #begin(invocation) {
         if (this.#x && Date.now() - this.#openedAt < REOPEN_MS) return;
         this.#openedAt = Date.now();
         try {
             this.#x = new WebAssembly.Instance(module, {}).exports;
-            await this.#load(budget);
+            await this.#load(invocation);
         } catch (error) {
             this.#crash(error);
         }
     }
 
-    async #load(budget) {
+    async #load(invocation) {
         const x = this.#x, env = { ...this.env };
         env.KNOT_BYTES ??= String((await this.env.KNOT_BUCKET.head(this.env.KNOT_KEY))?.size ?? 0);
         this.#drawChance();
         x.coordinator_settings(this.#say(settingsOf(env)));
         x.coordinator_open(this.#say(clusterOf(env)));
         for (let kind; (kind = x.coordinator_next(Date.now())) !== REST && kind !== WAIT;) {
-            if (kind === READ) await this.#read(budget);
+            if (kind === READ) await this.#read(invocation);
             if (kind === LOG) console.error(this.#text(x.coordinator_wish_text()));
         }
+        for (const { key, number, bytes } of this.sql.exec('SELECT key, number, bytes FROM rows ORDER BY key, number'))
+            this.#restore(new TextEncoder().encode(key), number, new Uint8Array(bytes));
     }
 
-    async #read(budget) {
+    #restore(key, number, bytes) {
+        const x = this.#x, address = x.coordinator_text(key.length + bytes.length) >>> 0;
+        const room = new Uint8Array(x.memory.buffer, address, key.length + bytes.length);
+        room.set(key);
+        room.set(bytes, key.length);
+        x.coordinator_row(key.length, number, room.length);
+    }
+
+    async #read(invocation) {
         const x = this.#x, address = x.coordinator_wish_address() >>> 0;
         const length = x.coordinator_wish_room() >>> 0;
-        budget.left--;
+        invocation.reads++;
         const range = { offset: x.coordinator_wish_offset(), length };
         const object = await this.env.KNOT_BUCKET.get(this.env.KNOT_KEY, { range });
         const bytes = object && new Uint8Array(await object.arrayBuffer());
@@ -115,7 +127,7 @@ export class Coordinator {
 
     // --- requests ---
 
-    async #ask(request, budget) {
+    async #ask(request, invocation) {
         const x = this.#x, number = this.#head(request);
         if (!number) return unavailable();
         const answer = new Promise(resolve => this.#answers.set(number, { resolve }));
@@ -127,7 +139,7 @@ export class Coordinator {
             this.#gone(number);
             return unavailable();
         }
-        this.#start(budget);
+        this.#start(invocation);
         return answer;
     }
 
@@ -141,9 +153,10 @@ export class Coordinator {
     async #body(request, number) {
         if (!request.body) return;
         const reader = request.body.getReader();
-        for (let chunk; !(chunk = await reader.read()).done;) {
+        for (let chunk, read = 0; read < DROPPED_BYTES_MAX && !(chunk = await reader.read()).done;) {
             const address = this.#x.coordinator_body(number, chunk.value.length) >>> 0;
-            if (!address) return void reader.cancel().catch(() => {});
+            read += chunk.value.length;
+            if (!address) continue; // refused: who sends first listens afterwards
             new Uint8Array(this.#x.memory.buffer, address, chunk.value.length).set(chunk.value);
         }
     }
@@ -152,14 +165,14 @@ export class Coordinator {
     #gone(number) {
         if (!this.#answers.delete(number)) return;
         this.#x?.coordinator_gone(number);
-        this.#start({ left: this.callsMax });
+        this.#start({ reads: 0 });
     }
 
     // --- the pump ---
 
-    #start(budget) {
+    #start(invocation) {
         this.#tell();
-        if (!this.#pumping) this.ctx.waitUntil(this.#pump(budget));
+        if (!this.#pumping) this.ctx.waitUntil(this.#pump(invocation));
     }
 
     #tell() {
@@ -167,27 +180,28 @@ export class Coordinator {
         this.#wake?.();
     }
 
-    async #pump(budget) {
+    async #pump(invocation) {
         if (this.#pumping) return;
         this.#pumping = true;
-        budget.calls = new Set();
+        invocation.calls = new Set();
         try {
-            await this.#turn(budget);
+            this.#x.coordinator_invocation(invocation.reads);
+            await this.#turn(invocation);
         } catch (error) {
             this.#crash(error);
         }
         this.#pumping = false;
-        await Promise.allSettled(budget.calls);
+        await Promise.allSettled(invocation.calls);
     }
 
-    async #turn(budget) {
+    async #turn(invocation) {
         for (;;) {
-            if (budget.left <= 0) return void await this.ctx.storage.setAlarm(Date.now());
             this.#news = false;
             const kind = this.#x.coordinator_next(Date.now());
             if (kind === REST) return;
+            if (kind === HAND_OVER) return void await this.ctx.storage.setAlarm(Date.now());
             if (kind === WAIT) await this.#sleep(this.#x.coordinator_wish_wait_ms());
-            else this.#carryOut(kind, budget);
+            else this.#carryOut(kind, invocation);
         }
     }
 
@@ -203,29 +217,39 @@ export class Coordinator {
         });
     }
 
-    #carryOut(kind, budget) {
+    #carryOut(kind, invocation) {
         const x = this.#x, number = x.coordinator_wish_number();
-        if (kind === CALL) this.#call(number, budget);
+        if (kind === CALL) this.#call(number, invocation);
         else if (kind === CANCEL) this.#cancel(number);
         else if (kind === REPLY) this.#reply(number);
         else if (kind === STREAM) this.#stream(number);
         else if (kind === WRITE) this.#write(number);
         else if (kind === END) this.#end(number);
+        else if (kind === ROW_PUT) this.#putRow(number);
+        else if (kind === ROW_DELETE) this.#deleteRows();
         else if (kind === LOG) console.error(this.#text(x.coordinator_wish_text()));
+    }
+
+    #deleteRows() {
+        this.sql.exec('DELETE FROM rows WHERE key = ?', this.#text(this.#x.coordinator_wish_text()));
+    }
+
+    #putRow(number) {
+        const key = this.#text(this.#x.coordinator_wish_text());
+        this.sql.exec('INSERT OR REPLACE INTO rows VALUES (?, ?, ?)', key, number, this.#parts());
     }
 
     // --- calls to nodes ---
 
-    #call(number, budget) {
+    #call(number, invocation) {
         const x = this.#x, [line, binding, ...lines] = this.#text(x.coordinator_wish_text()).split('\n');
         const [method, url] = line.split(' '), abort = new AbortController();
         const headers = lines.filter(Boolean).map(text => text.split(/: (.*)/, 2));
         const body = method === 'POST' ? this.#parts() : undefined;
         this.#calls.set(number, abort);
-        budget.left--;
         const call = this.#make(number, binding, url, { method, headers, body, signal: abort.signal });
-        budget.calls.add(call);
-        call.finally(() => budget.calls.delete(call));
+        invocation.calls.add(call);
+        call.finally(() => invocation.calls.delete(call));
     }
 
     async #make(number, binding, url, init) {

@@ -5,6 +5,7 @@
 #include "exchange.h"
 #include "machine.h"
 #include "serve/machine.h"
+#include "streams.h"
 
 enum { WAIT_NS_MAX = 1000000000 };
 
@@ -28,11 +29,21 @@ static HubWishKind wish_of_exchange(Hub *hub, uint64_t now_ns)
     return kinds[x.kind];
 }
 
+static HubWishKind wish_of_streams(Hub *hub)
+{
+    StreamsWish s;
+    if (!streams_next(&s)) return HUB_REST;
+    hub->wish =
+        (HubWish){.number = s.number, .text = s.key, .parts = {s.bytes}, .part_bytes = {s.count}};
+    return s.kind == STREAMS_PUT ? HUB_ROW_PUT : HUB_ROW_DELETE;
+}
+
 /* Calls come first: while they are under way there is time for the rest. */
 static HubWishKind take_wish(Hub *hub, uint64_t now_ns)
 {
     HubWishKind kind = hub->stage == HUB_OPEN ? hub_calls_next(hub, now_ns) : hub_open_next(hub);
     if (kind == HUB_REST) kind = wish_of_exchange(hub, now_ns);
+    if (kind == HUB_REST) kind = wish_of_streams(hub);
     if (kind != HUB_REST) return kind;
     hub->wish = (HubWish){.text = machine_take_line()};
     return hub->wish.text ? HUB_LOG : HUB_REST;
@@ -61,7 +72,8 @@ static HubWishKind rest_or_wait(Hub *hub, uint64_t now_ns)
     }
     uint64_t wake = min_u64(exchange_wake_ns(), now_ns + WAIT_NS_MAX);
     if (open)
-        wake = min_u64(wake, min_u64(pipeline_wake_ns(hub->pipeline), hub_calls_wake_ns(hub)));
+        wake = min_u64(min_u64(wake, hub_watch_wake_ns(hub)),
+                       min_u64(pipeline_wake_ns(hub->pipeline), hub_calls_wake_ns(hub)));
     hub->wish = (HubWish){.wait_ms = wake > now_ns ? (double)((wake - now_ns) / 1000000 + 1) : 0};
     return HUB_WAIT;
 }
@@ -116,7 +128,8 @@ uint8_t *hub_body(Hub *hub, uint32_t number, size_t bytes)
 void hub_body_end(Hub *hub, uint32_t number)
 {
     HttpExchange *x = exchange_find(number);
-    if (x && !exchange_is_answered(x)) serve_routes_request(hub->serve, x);
+    if (!x || exchange_is_answered(x)) return;
+    if (!hub_watch_takes(hub, x)) serve_routes_request(hub->serve, x);
 }
 
 void hub_gone(Hub *hub, uint32_t number)

@@ -13,12 +13,15 @@
  * may be forgotten.
  *
  *   hub.c       the loop          hub_open.c  opening
- *   hub_calls.c calls to nodes, the engine of serve */
+ *   hub_calls.c calls to nodes, the engine of serve
+ *   hub_watch.c what nodes say of themselves */
 #ifndef COBORD_WORKERS_HUB_H
 #define COBORD_WORKERS_HUB_H
 
+#include "cluster/pace.h"
 #include "cluster/pipeline.h"
 #include "knot/knot_index.h"
+#include "serve/fleet.h"
 #include "serve/serve.h"
 #include "text/tokenizer.h"
 
@@ -29,20 +32,22 @@ enum {
     HUB_EVENTS_MAX = 64
 };
 
+enum { HUB_QUESTIONS = 6, HUB_WATCH_WAITING = 32 };
+
 typedef enum HubWishKind {
-    HUB_REST,   /* nothing until a request comes */
-    HUB_WAIT,   /* nothing for `wait_ms`, unless something comes */
-    HUB_READ,   /* bytes of the knot's file */
-    HUB_CALL,   /* an HTTP call to a node */
-    HUB_CANCEL, /* of a call: whatever it brings is not wanted */
-    HUB_REPLY,  /* the whole answer to a request */
-    HUB_STREAM, /* the head of one that goes on */
-    HUB_WRITE,  /* more of it */
-    HUB_END,    /* all of it */
-    HUB_LOG,    /* a line */
-    HUB_ROW_PUT,
-    HUB_ROW_DELETE,
-    HUB_ROWS
+    HUB_REST,       /* nothing until a request comes */
+    HUB_WAIT,       /* nothing for `wait_ms`, unless something comes */
+    HUB_READ,       /* bytes of the knot's file */
+    HUB_CALL,       /* an HTTP call to a node */
+    HUB_CANCEL,     /* of a call: whatever it brings is not wanted */
+    HUB_REPLY,      /* the whole answer to a request */
+    HUB_STREAM,     /* the head of one that goes on */
+    HUB_WRITE,      /* more of it */
+    HUB_END,        /* all of it */
+    HUB_LOG,        /* a line */
+    HUB_ROW_PUT,    /* a row of the object's table: `text` is its key, `number` its number */
+    HUB_ROW_DELETE, /* all rows of a key */
+    HUB_HAND_OVER   /* this invocation has made its calls: go on in another */
 } HubWishKind;
 
 /* Valid until the next hub_next. */
@@ -59,6 +64,22 @@ typedef struct HubWish {
     uint8_t *address; /* READ: to here */
 } HubWish;
 
+/* A question for a report on its way; serial 0: none. */
+typedef struct HubQuestion {
+    uint32_t serial, node;
+    uint64_t deadline_ns;
+    uint8_t answer[FLEET_REPORT_BYTES];
+} HubQuestion;
+
+typedef struct HubWatch {
+    FleetReport *reports;   /* [node_count] */
+    HubQuestion *questions; /* [HUB_QUESTIONS] */
+    HttpExchange *waiting[HUB_WATCH_WAITING];
+    uint32_t waiting_count, next_node;
+    bool asks, answers; /* every node is being asked; those that wait are answered now */
+    uint64_t opened_ns;
+} HubWatch;
+
 typedef struct HubCall {
     PipelineCall asked;
     uint32_t serial; /* 0: not under way */
@@ -73,7 +94,7 @@ typedef struct Hub {
     HubWish wish;
     /* settings */
     char id[CLUSTER_FILE_ID_BYTES], version[32], key[HUB_KEY_BYTES];
-    uint64_t knot_bytes, budget_bytes;
+    uint64_t knot_bytes, budget_bytes, subrequests_max;
     uint32_t drafts;
     /* opening */
     ClusterFile cluster;
@@ -97,6 +118,11 @@ typedef struct Hub {
     uint32_t cancel_count, serials;
     CoordinatorEvent events[HUB_EVENTS_MAX];
     char head[HUB_HEAD_BYTES];
+    uint64_t invocations, invocation_calls,
+        invocation_calls_most; /* calls of this one, and of any */
+    Pace pace;
+    uint64_t frames_ended;
+    HubWatch watch;
     /* the server */
     Serve *serve;
     uint32_t intakes; /* requests that wait for serve_intake_take */
@@ -122,9 +148,29 @@ void hub_answer(Hub *hub, uint32_t serial, unsigned status, size_t bytes);
 /* Where the answer of a call goes, and how much there is room for; NULL: nobody wants it any more. */
 uint8_t *hub_answer_room(Hub *hub, uint32_t serial, size_t *room);
 uint32_t hub_calls_out(const Hub *hub);
+/* Another invocation has begun, and has made `calls` itself. */
+void hub_invocation(Hub *hub, uint32_t calls);
 /* Calls whose deadline has passed end; when the next one does. */
 void hub_calls_expire(Hub *hub, uint64_t now_ns);
 uint64_t hub_calls_wake_ns(const Hub *hub);
+uint32_t hub_calls_serial(Hub *hub);
+/* The text of a CALL. `method` with a blank behind. */
+const char *hub_calls_head(Hub *hub, uint32_t node, const char *method, const char *path);
+
+/* hub_watch.c */
+MUST_CHECK Error hub_watch_open(Hub *hub);
+/* Keeps a request whose answer needs reports. Result  false: it is none, or there are too many. */
+bool hub_watch_takes(Hub *hub, HttpExchange *x);
+HubWishKind hub_watch_next(Hub *hub, uint64_t now_ns);
+/* As hub_answer_room and hub_answer, of questions. */
+uint8_t *hub_watch_room(Hub *hub, uint32_t serial, size_t *room);
+bool hub_watch_answer(Hub *hub, uint32_t serial, unsigned status, size_t bytes);
+uint64_t hub_watch_wake_ns(const Hub *hub);
+/* A question whose deadline has passed, and is now none; 0: there is none. */
+uint32_t hub_watch_late(Hub *hub, uint64_t now_ns);
+/* Of ServeEngine. While those that wait are answered, nodes must have said that they are ready, too. */
+bool hub_watch_ready(const Hub *hub, Why *why);
+size_t hub_watch_describe(Hub *hub, char *out, size_t room);
 
 /* hub.c */
 HubWishKind hub_next(Hub *hub, double now_ms);

@@ -3,6 +3,7 @@
  * JavaScript may still bring the answer of one that was given up while the pipeline uses its number again. */
 #include <string.h>
 
+#include "api/metrics.h"
 #include "hub.h"
 #include "serve/machine.h"
 
@@ -54,26 +55,30 @@ static const char *path_of(PipelinePath path)
     return paths[path];
 }
 
+uint32_t hub_calls_serial(Hub *hub)
+{
+    if (++hub->invocation_calls > hub->invocation_calls_most)
+        hub->invocation_calls_most = hub->invocation_calls;
+    return ++hub->serials;
+}
+
 /* "METHOD URL\nBINDING\nname: value\n.." */
-static const char *write_head(Hub *hub, const PipelineCall *asked)
+const char *hub_calls_head(Hub *hub, uint32_t number, const char *method, const char *path)
 {
     Text t = {hub->head, 0, HUB_HEAD_BYTES};
-    const ClusterNode *node = &hub->cluster.nodes[asked->node];
+    const ClusterNode *node = &hub->cluster.nodes[number];
     bool plain = !strchr(node->host, ':');
-    add(&t, asked->path == PIPELINE_DROP     ? "DELETE "
-            : asked->path == PIPELINE_HEALTH ? "GET "
-                                             : "POST ");
+    add(&t, method);
     add(&t, hub->cluster.tls_certificate[0] ? "https://" : "http://");
     add(&t, plain ? "" : "[");
     add(&t, node->host);
     add(&t, plain ? ":" : "]:");
     add_number(&t, node->port);
-    add(&t, path_of(asked->path));
-    if (asked->path == PIPELINE_DROP) add_number(&t, asked->session);
+    add(&t, path);
     add(&t, "\n");
     add_binding(&t, node->id);
     add(&t, "\n");
-    if (asked->part_bytes[0]) add(&t, "content-type: application/octet-stream\n");
+    if (*method == 'P') add(&t, "content-type: application/octet-stream\n");
     if (hub->key[0]) {
         add(&t, "authorization: Bearer ");
         add(&t, hub->key);
@@ -82,11 +87,29 @@ static const char *write_head(Hub *hub, const PipelineCall *asked)
     return t.out;
 }
 
+static const char *write_head(Hub *hub, const PipelineCall *asked)
+{
+    char path[40];
+    Text t = {path, 0, sizeof path};
+    add(&t, path_of(asked->path));
+    if (asked->path == PIPELINE_DROP) add_number(&t, asked->session);
+    const char *method = asked->path == PIPELINE_DROP     ? "DELETE "
+                         : asked->path == PIPELINE_HEALTH ? "GET "
+                                                          : "POST ";
+    return hub_calls_head(hub, asked->node, method, path);
+}
+
+void hub_invocation(Hub *hub, uint32_t calls)
+{
+    hub->invocations++;
+    hub->invocation_calls = calls;
+}
+
 static HubWishKind wish_for_call(Hub *hub, const PipelineCall *asked, uint64_t now_ns)
 {
     HubCall *call = &hub->calls[asked->call];
     ASSERT(!call->serial);
-    *call = (HubCall){.asked = *asked, .serial = ++hub->serials};
+    *call = (HubCall){.asked = *asked, .serial = hub_calls_serial(hub)};
     uint64_t left_ns = asked->deadline_ns > now_ns ? asked->deadline_ns - now_ns : 0;
     hub->wish = (HubWish){.number = call->serial,
                           .wait_ms = (double)(left_ns / MS + 1),
@@ -147,7 +170,7 @@ void hub_calls_expire(Hub *hub, uint64_t now_ns)
 uint8_t *hub_answer_room(Hub *hub, uint32_t serial, size_t *room)
 {
     const HubCall *call = find(hub, serial);
-    if (!call) return NULL;
+    if (!call) return hub_watch_room(hub, serial, room);
     *room = call->asked.answer_room;
     return call->asked.answer;
 }
@@ -156,7 +179,7 @@ void hub_answer(Hub *hub, uint32_t serial, unsigned status, size_t bytes)
 {
     HubCall *call = find(hub, serial);
     PipelineAnswer answer = {.status = status, .bytes = bytes};
-    if (!call) return;
+    if (hub_watch_answer(hub, serial, status, bytes) || !call) return;
     if (!status) answer.error = error_why(&answer.why, ERR_UNREACHABLE, "no connection");
     else if (bytes > call->asked.answer_room)
         answer.error = error_why(&answer.why, ERR_TOO_LARGE, "an answer of more than %zu bytes",
@@ -182,15 +205,20 @@ HubWishKind hub_calls_next(Hub *hub, uint64_t now_ns)
         PipelineAnswer cancelled = {.error = ERR_CANCELLED};
         if (hub->calls[number].serial) give_up(hub, &hub->calls[number], &cancelled);
     }
+    if ((number = hub_watch_late(hub, now_ns)) != 0) {
+        hub->wish = (HubWish){.number = number};
+        return HUB_CANCEL;
+    }
     if (hub->cancel_count) {
         hub->wish = (HubWish){.number = hub->cancels[--hub->cancel_count]};
         return HUB_CANCEL;
     }
+    if (hub->invocation_calls >= hub->subrequests_max) return HUB_HAND_OVER;
     while (pipeline_next_call(hub->pipeline, now_ns, &asked)) {
         if (asked.node != PIPELINE_OWN) return wish_for_call(hub, &asked, now_ns);
         refuse_own(hub, &asked);
     }
-    return HUB_REST;
+    return hub_watch_next(hub, now_ns);
 }
 
 /* ---- The engine ---- */
@@ -211,11 +239,22 @@ static uint32_t take_events(Hub *hub, Why *why)
     return count;
 }
 
+/* How long the slowest station takes decides how many rows a frame has. */
+static void keep_pace(Hub *hub)
+{
+    uint32_t rows;
+    uint64_t slowest_ns, ended = pipeline_frame_time(hub->pipeline, &rows, &slowest_ns);
+    if (ended == hub->frames_ended) return;
+    hub->frames_ended = ended;
+    pace_keep(&hub->pace, hub->coordinator, rows, slowest_ns);
+}
+
 /* Never waits: calls go out between two steps. */
 static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count, Why *why)
 {
     Hub *hub = engine;
     pipeline_advance(hub->pipeline, machine_now_ns());
+    keep_pace(hub);
     *events = hub->events;
     *count = take_events(hub, why);
     return *count > 0;
@@ -231,9 +270,11 @@ static bool degraded(void *engine, uint32_t slot)
     return pipeline_is_degraded(((Hub *)engine)->pipeline, slot);
 }
 
-static bool ready(void *engine, Why *why)
+static bool ready(void *engine, Why *why) { return hub_watch_ready(engine, why); }
+
+static size_t describe(void *engine, char *out, size_t room)
 {
-    return pipeline_is_complete(((Hub *)engine)->pipeline, why);
+    return hub_watch_describe(engine, out, room);
 }
 
 static uint32_t hops(void *engine, uint32_t slot, AnswerHop *out, uint32_t room)
@@ -257,6 +298,15 @@ static void begin_hops(void *engine, uint32_t slot)
     pipeline_costs_forget(((Hub *)engine)->pipeline, slot);
 }
 
+static void metrics(void *engine, JsonWriter *w)
+{
+    const Hub *hub = engine;
+    metrics_write_count(w, "cobord_invocations_total", "invocations that made calls to nodes",
+                        hub->invocations);
+    metrics_write_gauge(w, "cobord_invocation_calls_max", "most calls that one of them made",
+                        hub->invocation_calls_most);
+}
+
 ServeEngine hub_engine(Hub *hub)
 {
     return (ServeEngine){.engine = hub,
@@ -266,5 +316,8 @@ ServeEngine hub_engine(Hub *hub)
                          .degraded = degraded,
                          .ready = ready,
                          .hops = hops,
-                         .begin_hops = begin_hops};
+                         .begin_hops = begin_hops,
+
+                         .describe = describe,
+                         .metrics = metrics};
 }

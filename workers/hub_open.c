@@ -9,8 +9,9 @@
 #include "hub.h"
 #include "reserve.h"
 #include "serve/machine.h"
+#include "streams.h"
 
-enum { QUEUE_MAX = 256, API_BYTES = 4 << 20 };
+enum { QUEUE_MAX = 256, API_BYTES = 4 << 20, SUBREQUESTS_MAX = 45 };
 #define BUDGET_BYTES ((uint64_t)96 << 20)
 
 /* ---- Settings ---- */
@@ -55,6 +56,8 @@ static Error set(Hub *hub, const char *name, size_t name_bytes, const char *valu
     else if (IS("KNOT_BYTES")) return number("KNOT_BYTES", value, bytes, &hub->knot_bytes, why);
     else if (IS("MEMORY_BUDGET_BYTES"))
         return number("MEMORY_BUDGET_BYTES", value, bytes, &hub->budget_bytes, why);
+    else if (IS("SUBREQUESTS_MAX"))
+        return number("SUBREQUESTS_MAX", value, bytes, &hub->subrequests_max, why);
     else if (IS("DRAFTS")) return set_drafts(hub, value, bytes, why);
 #undef IS
     return OK;
@@ -64,6 +67,7 @@ Error hub_settings(Hub *hub, const char *text, size_t bytes)
 {
     hub->budget_bytes = BUDGET_BYTES;
     hub->drafts = PLAN_DRAFTS_DEFAULT;
+    hub->subrequests_max = SUBREQUESTS_MAX;
     for (size_t at = 0; at < bytes;) {
         const char *line = text + at, *end = memchr(line, '\n', bytes - at);
         size_t length = end ? (size_t)(end - line) : bytes - at;
@@ -211,6 +215,7 @@ static Error build_engine(Hub *hub)
     Arena arena = arena_make(memory, (size_t)bytes);
     TRY(coordinator_build(&coordinator, &arena, &hub->coordinator, &hub->why));
     TRY(pipeline_build(&hub->config, hub->coordinator, &arena, &hub->pipeline, &hub->why));
+    pace_start(&hub->pace, hub->coordinator);
     hub->calls = calloc(pipeline_calls_max(hub->pipeline), sizeof *hub->calls);
     hub->cancels = calloc(pipeline_calls_max(hub->pipeline), sizeof *hub->cancels);
     return hub->calls && hub->cancels ? OK
@@ -248,7 +253,9 @@ static Error build_server(Hub *hub)
         .knot = &hub->index.knot,
         .version = hub->version,
         .engine = hub_engine(hub),
+        .journal = streams_journal(),
     };
+    TRY(hub_watch_open(hub));
     return serve_open(&options, &hub->serve, &hub->why);
 }
 
