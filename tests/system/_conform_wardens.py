@@ -142,6 +142,10 @@ def tensors(node, inside, outside, small, rows):
         get(inside + f"?rows=0-{rows + 16}", 400, "range"), get(inside + "?rows=0-4294967296", 400, "usage"),
         get(inside + "?row=0-16", 400, "usage"), get(inside + "?x", 400, "usage"), get(inside + "?rows=-16", 400,
                                                                                        "usage"),
+        *[get(f"{inside}?{q}", 200) for q in ("&&rows=0-16", "rows=0-16&", "%72ows=0-16", "rows=0-16%00x")],
+        *[get(f"{inside}?{q}", 400, "usage", says) for q, says in (
+            ("=x", '"=x"'), ("a=b=c", '"a=b=c"'), ("rows=%+5", '"rows=% 5"'), ("a%26b=c&d", '"a&b=c&d"'),
+            ("a+b=c%2Bd", r'"a b=c\+d"'), ("+", '" "'), ("rows=%zz", '"rows=%zz"'), ("rows=%4", '"rows=%4"'))],
         get(inside.upper(), 404, "missing_tensor"),
         post(good, 200), post(pieces((inside, 16, 32), (inside, 0, 16), (inside, 16, 32)), 200),
         post(good[:size], 200), post(good + b"\0", 400, "format"), post(b"AWFR", 400, "truncated"), post(b"", 400),

@@ -201,9 +201,9 @@ class Driver:
         return self.request
 
     def frame(self, station, x, session, position, mode=frames.PREFILL, wanted=None):
-        rows = len(x) // 4 // self.model.hidden
+        rows, cache = len(x) // 4 // self.model.hidden, 2 if self.cluster.file.get("cache_type") == "q8_0" else 1
         return frames.forward(self.model.id, self.cluster.bounds(station.id), self.model.hidden,
-                              [frames.Sequence(session, position, rows)], x, self.next_request(), mode, wanted)
+                              [frames.Sequence(session, position, rows)], x, self.next_request(), mode, wanted, cache)
 
     def forward(self, x, session, position, mode=frames.PREFILL):
         for station in self.stations:
