@@ -327,6 +327,49 @@ def station(node):
     ]
 
 
+# ---- Stations of another kind: cut inside an FFN, with the embedding and the head, q8_0, without a key ----
+
+CUT = ["0-3.ffn_up", "3.ffn_up-end"]
+CUT_BOUNDS = [(0, 14), (14, MODEL.layers * 4)]
+WHOLE = [0, MODEL.vocabulary]
+
+
+def cut_frame(station, request, sequence=(1, 0, 3), **more):
+    """x for the first station; x and g for the second."""
+    several = [frames.Sequence(*sequence)]
+    if station:
+        count = several[0].rows * MODEL.ffn
+        more = {"ffn": MODEL.ffn, "g": (rows_of(9, 8) * 4)[:4 * count], **more}
+    return frames.forward(MODEL.id, CUT_BOUNDS[station], MODEL.hidden, several, rows_of(several[0].rows), request,
+                          **{"cache": 2, **more})
+
+
+def cut_station(station, rows_max):
+    node = f"station-{station}"
+    part = ("/embed", "/logits")[station]
+    vocab = frames.embed(MODEL.id, WHOLE, MODEL.hidden, IDS) if not station else \
+        frames.logits(MODEL.id, WHOLE, MODEL.hidden, 2, rows_of(2), 5)
+    ok = lambda body: Case(node, "POST /forward", 200, body=body, key=None, kind="forward")  # noqa: E731
+    no = lambda status, code, body: Case(node, "POST /forward", status, code, body, key=None)  # noqa: E731
+    few = cut_frame(station, 5, g=rows_of(1)) if station else cut_frame(station, 5, g=rows_of(1), ffn=MODEL.ffn)
+    return [
+        Case(node, "GET /health", 200, key=None, gives=HEALTHY), Case(node, "GET /ready", 200, key=None, kind="json"),
+        Case(node, "GET /ready", 200, key="whatever", kind="json"),
+        ok(cut_frame(station, 1)), ok(cut_frame(station, 2, (1, 3, 1), mode=frames.DECODE)),
+        ok(cut_frame(station, 3, (2, 2, 1, 1, 2))), no(409, "position", cut_frame(station, 4, (1, 9, 1))),
+        no(400, "format" if station else "shape", few), no(409, "unsupported", cut_frame(station, 6, cache=1)),
+        no(400, "shape", cut_frame(station, 7, ffn=7)),
+        Case(node, "POST " + part, 200, body=vocab, key=None),
+        Case(node, "POST " + ("/logits", "/embed")[station], 404, "not_found", vocab, key=None),
+        Case(node, "POST /logits", (404, 413), None, frames.logits(MODEL.id, WHOLE, MODEL.hidden, rows_max + 1,
+                                                                     rows_of(rows_max + 1), 1), key=None),
+        Case(node, "POST " + part, 400, "truncated", b"", key=None),
+        Case(node, "POST /configure", 200, body=json.dumps({"range": CUT[station]}).encode(), key=None),
+        no(410, "session", cut_frame(station, 8, (1, 4, 1))), Case(node, "POST " + part, 200, body=vocab, key=None),
+        Case(node, "GET /metrics", 200, key=None, kind="metrics"),
+    ]
+
+
 # ---- Shards ----
 
 def ids_of(node):

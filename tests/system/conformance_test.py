@@ -19,6 +19,7 @@ import _conform_nodes as conform
 import _conform_wardens as wardens
 import _conformance as suite
 import _frames as frames
+import _nodes as nodes
 import _wardens
 from _nodes import KEY
 
@@ -53,31 +54,48 @@ class Native(_wardens.Cluster):
         return [f"{n.id} ended: {n.errors()[-300:]}" for n in self.nodes if not n.alive()]
 
 
+class NativeCut(nodes.Cluster):
+    """Two stations, cut inside an FFN, that keep embedding and head; the attention cache is q8_0; there is no key."""
+
+    name = "native"
+    address, faults = Native.address, Native.faults
+
+    def __init__(self, roles, *arguments, name="native"):
+        super().__init__(conform.MODEL, conform.CUT, 0, key=False, cache_type="q8_0", **TERMS)
+        self.name = name
+        self.file["stations"][0]["embed"] = self.file["stations"][1]["head"] = True
+        self.write()
+        for node in roles:
+            self.start(node, *arguments)
+
+
 class Workers:
     """The same cluster in the real runtime."""
 
     name = "workers"
 
     def __init__(self, roles, native):
-        import _workers
+        import _workers  # here, since it builds the module
+
+        key = KEY if native.file.get("key_file") else ""
         self.file = copy.deepcopy(native.file)
         more = {"VERSION": ready(native, roles[0])["version"]}
         for node in roles:
-            if node.startswith("shard-") and "warden" not in node:
-                more["LOGIT_ROWS"] = str(ready(native, node)["logit_rows"])
-        self.runtime = _workers.Workers(self.file, roles, KEY, more={node: more for node in roles})
+            rows = ready(native, node).get("logit_rows", conform.SESSIONS)
+            more["LOGIT_ROWS"] = str(rows)
+        self.runtime = _workers.Workers(self.file, roles, key, more={node: more for node in roles})
         self.address, self.stop = self.runtime.address, self.runtime.stop
 
     def faults(self):
         return [] if self.runtime.harness.process.poll() is None else ["the runtime ended"]
 
 
-def hosts(roles):
+def hosts(roles, native=Native):
     """Running hosts, the one that is compared with first. CONFORMANCE_HOSTS names others than the usual."""
     named = os.environ.get("CONFORMANCE_HOSTS", "workers").split(",")
-    out = [Native(roles)]
+    out = [native(roles)]
     if "scalar" in named:
-        out.append(Native(roles, "--threads", 1, "--isa", "scalar", name="scalar"))
+        out.append(native(roles, "--threads", 1, "--isa", "scalar", name="scalar"))
     if "workers" in named and importlib.util.find_spec("_workers"):
         out.append(Workers(roles, out[0]))
     return out
@@ -93,11 +111,11 @@ def ready(host, node):
 
 
 class Hosts(unittest.TestCase):
-    roles = ()
+    roles, native = (), Native
 
     @classmethod
     def setUpClass(cls):
-        cls.hosts = hosts(cls.roles)
+        cls.hosts = hosts(cls.roles, cls.native)
 
     @classmethod
     def tearDownClass(cls):
@@ -176,6 +194,14 @@ class Nodes(Hosts):
     def test_shards(self):
         rows_max = ready(self.hosts[0], "shard-0")["logit_rows"]
         self.conform(conform.shard("shard-0", rows_max) + conform.shard("shard-1", rows_max))
+
+
+class Cut(Hosts):
+    roles, native = NODES[:2], NativeCut
+
+    def test_stations(self):
+        rows_max = 64  # more than any plan gives
+        self.conform(conform.cut_station(0, rows_max) + conform.cut_station(1, rows_max))
 
 
 class Wardens(Hosts):
