@@ -28,6 +28,8 @@ MEASURED_METRICS = {
     "cobord_node_weight_pinned_bytes",
     "cobord_node_weight_tiles_total", "cobord_node_dropped_bytes_total",  # tiles follow from the budget
 }
+# Lines that only a host with an object store of its own has.
+OWN_METRICS = {"cobord_node_store_reads_total", "cobord_node_store_bytes_total"}
 # Names and times in what a coordinator says.
 MEASURED_TEXT = [
     (re.compile(rb'\b((?:chatcmpl|cmpl|resp|msg|call|fc|embd)[-_])[0-9a-f]{16,}'), rb"\1ID"),
@@ -204,6 +206,8 @@ def metrics_of(text):
     """{line without its value: value}; comments are lines of their own."""
     out = {}
     for line in text.decode().splitlines():
+        if (line.split()[2] if line.startswith("#") else line.split()[0]) in OWN_METRICS:
+            continue
         name, _, value = line.rpartition(" ")
         out[line if line.startswith("#") else name] = None if line.startswith("#") else value
     return {k: "measured" if k in MEASURED_METRICS else v for k, v in out.items()}

@@ -28,8 +28,8 @@ MIB = 1 << 20
 NODES = ["station-0", "station-1", "shard-0", "shard-1"]
 WARDENS = ["layer-warden-0", "layer-warden-1", "shard-warden-0", "shard-warden-1"]
 QUEUE = 64
-TERMS = {"context": conform.CONTEXT, "chunk": conform.CHUNK, "sessions": conform.SESSIONS, "memory": 128 * MIB,
-         "warden_memory": 64 * MIB}
+TERMS = {"context": conform.CONTEXT, "chunk": conform.CHUNK, "sessions": conform.SESSIONS, "memory": 112 * MIB,
+         "warden_memory": 112 * MIB}
 
 
 class Native(_wardens.Cluster):
@@ -79,6 +79,9 @@ class Workers:
 
         key = KEY if native.file.get("key_file") else ""
         self.file = copy.deepcopy(native.file)
+        for kind in ("stations", "shards", "layer_wardens", "shard_wardens"):
+            for entry in self.file.get(kind, []):
+                entry["address"] = f"127.0.0.1:{nodes.free_ports(1)[0]}"
         more = {"VERSION": ready(native, roles[0])["version"]}
         for node in roles:
             rows = ready(native, node).get("logit_rows", conform.SESSIONS)
@@ -235,8 +238,9 @@ class Crowd(Hosts):
 
     def begin(self, host, session, request):
         """Sends a frame and does not wait."""
-        body = frames.forward(conform.MODEL.id, (0, 60), conform.MODEL.hidden, [frames.Sequence(session, 0, 64)],
-                              conform.rows_of(64), request)
+        rows = 64 if host.name == "native" else 12
+        body = frames.forward(conform.MODEL.id, (0, 60), conform.MODEL.hidden, [frames.Sequence(session, 0, rows)],
+                              conform.rows_of(rows), request)
         s = socket.create_connection(host.address("station-0"), timeout=60)
         s.sendall(f"POST /forward HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {len(body)}\r\n"
                   "\r\n".encode() + body)

@@ -47,6 +47,11 @@ class Base(unittest.TestCase):
         x = self.driver.forward(self.driver.embed(ids), session, position, mode)
         return self.driver.best(x[-4 * MODEL.hidden:], 1)[0][0][0]
 
+    def grow(self, ids, session, count, rest=()):
+        """Appends `count` tokens to `ids`, of which the station has all but the last; `rest` is what it has before."""
+        for _ in range(count):
+            ids.append(self.step([ids[-1]], session, len(rest) + len(ids) - 1))
+
     def lost(self, node):
         """Whether the object has begun anew: its counters have."""
         return node.metrics()["cobord_node_calls_total"] == 0
@@ -75,9 +80,9 @@ class Goes(Base):
         for session, how in ((1, "idle"), (2, "deployment")):
             with self.subTest(how=how):
                 got = [self.step(IDS, session, 0, frames.PREFILL)]
-                got += [self.step([got[-1]], session, len(IDS) + i) for i in range(2)]
+                self.grow(got, session, 2, IDS)
                 self.lose(how)
-                got += [self.step([got[-1]], session, len(IDS) + 2 + i) for i in range(3)]
+                self.grow(got, session, 3, IDS)
                 self.assertEqual(got, want)
 
 
@@ -143,11 +148,11 @@ class Eight(Base):
     def test_goes_on(self):
         """Against the same cluster that never lost anything: q8_0 has a text of its own."""
         want = [self.step(IDS, 21, 0, frames.PREFILL)]
-        want += [self.step([want[-1]], 21, len(IDS) + i) for i in range(4)]
+        self.grow(want, 21, 4, IDS)
         got = [self.step(IDS, 22, 0, frames.PREFILL)]
-        got += [self.step([got[-1]], 22, len(IDS) + i) for i in range(2)]
+        self.grow(got, 22, 2, IDS)
         self.lose("deployment")
-        got += [self.step([got[-1]], 22, len(IDS) + 2 + i) for i in range(2)]
+        self.grow(got, 22, 2, IDS)
         self.assertEqual(got, want)
 
 
