@@ -79,9 +79,9 @@ class Workers:
 
         key = KEY if native.file.get("key_file") else ""
         self.file = copy.deepcopy(native.file)
-        for kind in ("stations", "shards", "layer_wardens", "shard_wardens"):
-            for entry in self.file.get(kind, []):
-                entry["address"] = f"127.0.0.1:{nodes.free_ports(1)[0]}"
+        lists = [self.file.get(kind, []) for kind in ("stations", "shards", "layer_wardens", "shard_wardens")]
+        for entry in [self.file["coordinator"], *sum(lists, [])]:
+            entry["address"] = f"127.0.0.1:{nodes.free_ports(1)[0]}"
         more = {"VERSION": ready(native, roles[0])["version"]}
         for node in roles:
             rows = ready(native, node).get("logit_rows", conform.SESSIONS)
@@ -90,7 +90,11 @@ class Workers:
         self.address, self.stop = self.runtime.address, self.runtime.stop
 
     def faults(self):
-        return [] if self.runtime.harness.process.poll() is None else ["the runtime ended"]
+        """What scripts and runtime complained of, for whoever reads a failure."""
+        if self.runtime.harness.process.poll() is not None:
+            return ["the runtime ended"]
+        fell = [line for line in self.runtime.errors().splitlines() if "fell:" in line or "not opened:" in line]
+        return [f"an object fell: {fell[:5]}"] if fell else []
 
 
 def hosts(roles, native=Native):
@@ -292,6 +296,23 @@ class Crowd(Hosts):
                 thread.start()
                 thread.join(30)
                 self.assertEqual([a.status for a in got], [200])
+
+
+    def test_half_a_body(self):
+        """A peer that freezes in the midst of its body is its own matter; one that leaves there, too."""
+        for host in self.hosts:
+            with self.subTest(host=host.name):
+                head = f"POST /forward HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: 5000\r\n\r\n"
+                stalled = [socket.create_connection(host.address("station-0"), timeout=60) for _ in range(3)]
+                for s in stalled:
+                    s.sendall(head.encode() + b"COBF" + bytes(1000))
+                stalled.pop().close()
+                begun = time.monotonic()
+                self.assertEqual(self.answer(self.begin(host, 5, 9500)).status, 200)
+                self.assertLess(time.monotonic() - begun, 15)
+                for s in stalled:
+                    s.close()
+                self.assertEqual(self.answer(self.begin(host, 5, 9600)).status, 200)
 
 
 if __name__ == "__main__":
