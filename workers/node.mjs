@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* One instance of the module that is one node: carries out its wishes with the bindings of the script. The
- * wishes, their fields and what is said of them are on the format's page; nothing here looks at a byte that
+ * wishes, their fields and what is said of them are in docs/format/workers.md; nothing here looks at a byte that
  * it moves. */
 import module from './cobord.wasm';
-import { readAway, readInto, readSome } from './stream.mjs';
+import { readAway, readInto, readSome, writeFrom } from './stream.mjs';
 import { targetOf } from './target.mjs';
 
-const DONE = 0;
+const DONE = 0, REPLY = 3;
 const TOGETHER_MAX = 6; // connections that a Worker may have waiting
+const CALL_MS = 10_000; // until a warden answers, or the store is read instead
+const STREAMED_BYTES = 256 << 10;
 const U32_MAX = 0xffffffff;
 const TABLE = 'CREATE TABLE IF NOT EXISTS node'
     + ' (key TEXT, number INTEGER, bytes BLOB, PRIMARY KEY (key, number))';
@@ -65,11 +67,9 @@ export class Node {
         for (;;) {
             const wishes = this.#next();
             if (wishes[0].kind === DONE) return;
-            if (wishes[0].kind in this.#immediate) { // no await: rows written one after the other are one transaction
-                this.#immediate[wishes[0].kind](wishes[0]);
-                continue;
-            }
-            for (const came of await this.#together(wishes)) this.#say(came);
+            if (wishes[0].kind === REPLY) await this.#reply(wishes[0]);
+            else if (wishes[0].kind in this.#immediate) this.#immediate[wishes[0].kind](wishes[0]);
+            else for (const came of await this.#together(wishes)) this.#say(came);
         }
     }
 
@@ -112,23 +112,39 @@ export class Node {
         else this.#x.node_answer(...came);
     }
 
-    // --- wishes that are over at once, by their number ---
+    // --- wishes that are over at once, by their number: rows without an await between them are one transaction ---
 
     #immediate = {
-        3: wish => this.#respond(this.#response(wish)), // REPLY
         7: ({ text, offset, address, bytes }) => this.#sql.exec( // ROW_PUT
             'INSERT OR REPLACE INTO node VALUES (?, ?, ?)', text, offset, this.#copy(address, bytes)),
         8: ({ text, offset }) => // ROW_DELETE
             this.#sql.exec('DELETE FROM node WHERE key = ? AND number >= ?', text, offset),
         10: ({ text }) => console.error(text), // LOG
+        12: ({ text }) => { // TELL
+            this.#callWarden(text).then(answer => answer.body?.cancel()).catch(() => {});
+        },
     };
 
-    #response({ status, text, allow, seconds, address, bytes }) {
+    #callWarden(text, body) {
+        const { method, target, headers } = headIn(text), signal = AbortSignal.timeout(CALL_MS);
+        const warden = this.#env.LAYER_WARDEN ?? this.#env.VOCAB_WARDEN;
+        return warden.fetch(`http://warden${target}`, { method, headers, body, signal });
+    }
+
+    /* A large body is streamed out of the module's memory, which has to wait for that. */
+    async #reply(wish) {
+        if (wish.bytes < STREAMED_BYTES || !wish.address) return this.#respond(this.#response(wish));
+        const { readable, writable } = new FixedLengthStream(wish.bytes);
+        this.#respond(this.#response(wish, readable));
+        await writeFrom(this.#x.memory, wish.address, wish.bytes, writable.getWriter());
+    }
+
+    #response({ status, text, allow, seconds, address, bytes }, body) {
         const headers = new Headers();
         if (text) headers.set('Content-Type', text);
         if (allow) headers.set('Allow', allow);
         if (seconds) headers.set('Retry-After', String(seconds));
-        return new Response(address ? this.#copy(address, bytes) : null, { status, headers });
+        return new Response(body ?? (address ? this.#copy(address, bytes) : null), { status, headers });
     }
 
     // --- wishes that take time, by their number ---
@@ -140,10 +156,8 @@ export class Node {
             return this.#found(await readInto(object.body, this.#x.memory, address, bytes), bytes);
         },
         2: async wish => { // CALL
-            const { method, target, headers } = headIn(wish.text);
             const body = wish.bytes ? this.#copy(wish.address, wish.bytes) : undefined;
-            const warden = this.#env.LAYER_WARDEN ?? this.#env.VOCAB_WARDEN;
-            const answer = await warden.fetch(`http://warden${target}`, { method, headers, body });
+            const answer = await this.#callWarden(wish.text, body);
             const came = await readInto(answer.body, this.#x.memory, wish.answer, wish.room);
             return [answer.status, within(came, wish.room)];
         },

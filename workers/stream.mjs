@@ -4,13 +4,15 @@
  * at a time.) */
 
 const STAGING_BYTES = 1 << 20;
+const WAIT_MS = 10_000; // for a whole body: a node does nothing else meanwhile
 const spare = []; // buffers between two uses: as many as bodies were read at the same time
 
-/* Fills at most `room` bytes at `address` of `memory`. Result: how many came; more than `room` when the body goes on
- * behind them, which is then left. */
-export async function readInto(body, memory, address, room) {
+/* Fills at most `room` bytes at `address` of `memory`. Result: how many came, within `ms` milliseconds; more than `room`
+ * when the body goes on behind them, which is then left. */
+export async function readInto(body, memory, address, room, ms = WAIT_MS) {
     if (!body) return 0;
     const reader = body.getReader({ mode: 'byob' });
+    const late = setTimeout(() => reader.cancel().catch(() => {}), ms);
     let staging = spare.pop() ?? new ArrayBuffer(STAGING_BYTES), came = 0;
     try {
         while (came <= room) {
@@ -26,7 +28,25 @@ export async function readInto(body, memory, address, room) {
         if (staging.byteLength) spare.push(staging);
         return came;
     } finally {
+        clearTimeout(late);
         reader.cancel().catch(() => {});
+    }
+}
+
+/* Writes `bytes` bytes at `address` of `memory` to a stream's writer, within WAIT_MS: no copy of them stays behind. A
+ * reader that is gone or late gets no more. */
+export async function writeFrom(memory, address, bytes, writer) {
+    const late = setTimeout(() => writer.abort(new Error('the reader is late')).catch(() => {}), WAIT_MS);
+    try {
+        for (let at = 0; at < bytes; at += STAGING_BYTES) {
+            const part = Math.min(bytes - at, STAGING_BYTES);
+            await writer.write(new Uint8Array(memory.buffer, address + at, part));
+        }
+        await writer.close();
+    } catch {
+        writer.abort().catch(() => {});
+    } finally {
+        clearTimeout(late);
     }
 }
 
