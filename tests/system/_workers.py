@@ -33,8 +33,9 @@ MIB = 1 << 20
 ISOLATE_BYTES_MAX = 128_000_000  # what the platform gives an isolate
 MEMORY = 96 * MIB
 START_SECONDS = 120
-# By the word of an id: the script, its class, and which of a node's fields are its range.
-KINDS = {"station": ("station.mjs", "Station"), "shard": ("shard.mjs", "Shard"),
+VARIABLE_BYTES_MAX = 4800  # of the coordinator's cluster file, which goes over several
+# By the word of an id: the script and its class.
+KINDS = {"coordinator": ("coordinator.mjs", "Coordinator"), "station": ("station.mjs", "Station"), "shard": ("shard.mjs", "Shard"),
          "layer-warden": ("layer_warden.mjs", "LayerWarden"), "shard-warden": ("shard_warden.mjs", "ShardWarden")}
 
 _built = []
@@ -52,8 +53,8 @@ def kind_of(node_id):
 
 
 def members(file):
-    """{id: entry} of everything but the coordinator."""
-    out = {}
+    """{id: entry}."""
+    out = {file["coordinator"]["id"]: file["coordinator"]}
     for kind in ("stations", "shards", "layer_wardens", "shard_wardens"):
         for entry in file.get(kind, []):
             for node in (entry, *entry.get("replicas", [])):
@@ -63,6 +64,8 @@ def members(file):
 
 def entry_of(file, node_id):
     """The node's own object in the file."""
+    if file["coordinator"]["id"] == node_id:
+        return file["coordinator"]
     for kind in ("stations", "shards", "layer_wardens", "shard_wardens"):
         for entry in file.get(kind, []):
             for node in (entry, *entry.get("replicas", [])):
@@ -77,7 +80,7 @@ def role(file, entry):
 
 
 def variables(file, node_id, key="", more=None):
-    """What a deployment sets for the node."""
+    """What a deployment sets for a station, a shard or a warden."""
     entry = members(file)[node_id]
     memory = file.get("warden_memory" if "warden" in kind_of(node_id) else "memory", MEMORY)
     out = {"NODE_ID": node_id, "VERSION": version(), "KNOT_KEY": file["model"]["knot_key"],
@@ -106,16 +109,32 @@ def version():
     return subprocess.run([nodes.COBORD, "version"], check=True, capture_output=True, text=True).stdout.split()[1]
 
 
-def script(file, node_id, key="", more=None):
-    """A script of the harness's description."""
+def coordinator_variables(file, key="", more=None):
+    text = json.dumps(file, separators=(",", ":"))
+    pieces = [text[i:i + VARIABLE_BYTES_MAX] for i in range(0, len(text), VARIABLE_BYTES_MAX)]
+    out = {f"CLUSTER_{i}" if i else "CLUSTER": piece for i, piece in enumerate(pieces)}
+    out.update(NODE_ID=file["coordinator"]["id"], VERSION=version(), KNOT_KEY=file["model"]["knot_key"],
+               KNOT_ID=file["model"]["knot_id"], MEMORY_BUDGET_BYTES=str(file.get("memory", MEMORY)),
+               SUBREQUESTS_MAX="9000")
+    if key:
+        out["CLUSTER_KEY"] = key
+    return {**out, **(more or {})}
+
+
+def script(file, node_id, ids, key="", more=None):
+    """A script of the harness's description, bound to those of `ids` that it calls."""
     main, name = KINDS[kind_of(node_id)]
     entry = members(file)[node_id]
-    out = {"name": node_id, "main": main, "class": name, "port": int(entry["address"].rpartition(":")[2]),
-           "vars": variables(file, node_id, key, more)}
+    out = {"name": node_id, "main": main, "class": name, "port": int(entry["address"].rpartition(":")[2])}
+    if kind_of(node_id) == "coordinator":
+        services = {i.upper().replace("-", "_"): i for i in ids if i != node_id}
+        return {**out, "vars": coordinator_variables(file, key, more), "services": services}
+    out["vars"] = variables(file, node_id, key, more)
     if kind_of(node_id) == "shard-warden":
         out["cache"] = "embed-cache"
     if entry.get("warden"):
-        out["services"] = {"LAYER_WARDEN" if "range" in entry else "VOCAB_WARDEN": entry["warden"]}
+        place = entry["warden"] if entry["warden"] in ids else members(file)[entry["warden"]]["address"]
+        out["services"] = {"LAYER_WARDEN" if "range" in entry else "VOCAB_WARDEN": place}
     return out
 
 
@@ -211,7 +230,8 @@ class Workers:
         id; `services`: bindings by id, each to another script's id or to HOST:PORT; `name`: of the module, cobord or
         cobord-relaxed."""
         self.file = file
-        self.ids = list(ids if ids is not None else members(file))
+        coordinator = file["coordinator"]["id"]
+        self.ids = list(ids if ids is not None else [i for i in members(file) if i != coordinator])
         self.packages = need_locked(ROOT / "tests/workers")
         self.persist = tempfile.TemporaryDirectory(prefix="cobord-workers-state-")
         knot = file["model"]["knot_key"]
@@ -219,9 +239,11 @@ class Workers:
         objects = [{"key": key_, "path": str(path)} for key_, path in paths.items()]
         link_bucket(bucket_of(self.packages, objects), self.persist.name)
         self.description = {"packages": self.packages, "module": str(module(name)), "persist": self.persist.name,
-                            "objects": [], "scripts": [script(file, i, key, (more or {}).get(i)) for i in self.ids]}
-        for entry in self.description["scripts"]:
-            entry.setdefault("services", {}).update((services or {}).get(entry["name"], {}))
+                            "objects": [], "scripts": []}
+        for node_id in self.ids:
+            entry = script(file, node_id, self.ids, key, (more or {}).get(node_id))
+            entry["services"] = {**entry.get("services", {}), **(services or {}).get(node_id, {})}
+            self.description["scripts"].append(entry)
         self.harness = None
         self.start()
 
@@ -310,8 +332,6 @@ class WorkerCluster(nodes.Cluster):
         return {i: WorkerNode(self, i) for i in self.runtime.ids}
 
     def entry(self, node_id):
-        if node_id.startswith("coordinator"):
-            return self.file["coordinator"]
         return entry_of(self.file, node_id)
 
     def stop(self):
