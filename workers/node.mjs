@@ -33,14 +33,16 @@ export class Node {
     /* Everything that a node does before its first request. Afterwards `failed` says whether it can serve. */
     async open() {
         this.#sql.exec(TABLE);
-        this.#x.node_open(this.#kind, this.#giveText(settings(this.#env)));
+        const error = this.#x.node_open(this.#kind, this.#giveText(settings(this.#env)));
+        if (error) throw new Error(`error ${error} of node_open`);
         await this.#loop();
     }
 
     get failed() { return this.#x.node_failed_open() !== 0; }
 
-    /* Calls respond(Response) once; the work goes on after that until the promise is done. */
-    async serve(request, respond) {
+    /* Calls respond(Response) once; the work goes on after that until the promise is done. `ahead` is the body when it
+     * was read already: {bytes} or {error}. */
+    async serve(request, ahead, respond) {
         const head = this.#giveText(headOf(request));
         if (!head) return respond(new Response(null, { status: 431 }));
         this.#respond = response => this.#refused.then(() => respond(response));
@@ -48,7 +50,7 @@ export class Node {
         const gone = () => this.#x.node_gone();
         request.signal?.addEventListener('abort', gone);
         try {
-            await this.#takeBody(request);
+            await this.#takeBody(request, ahead);
             await this.#loop();
         } finally {
             request.signal?.removeEventListener('abort', gone);
@@ -202,19 +204,21 @@ export class Node {
 
     // --- requests ---
 
-    async #takeBody(request) {
+    async #takeBody(request, ahead) {
         const length = request.headers.get('content-length'), { body } = request;
         this.#refused = Promise.resolve();
         try {
-            if (body && length === null) this.#takeWhole(await readSome(body, this.#x.node_body_max() >>> 0));
+            if (ahead) this.#takeWhole(ahead.bytes ?? new Uint8Array(), ahead.error);
+            else if (body && length === null) this.#takeWhole(await readSome(body, this.#x.node_body_max() >>> 0));
             else await this.#takeAnnounced(body, body ? Number(length) : 0);
         } catch (error) {
             this.#say(`the body did not come: ${error?.message ?? error}`);
         }
     }
 
-    #takeWhole(bytes) {
+    #takeWhole(bytes, error) {
         const address = this.#x.node_body(bytes.length) >>> 0;
+        if (error) throw new Error(error);
         if (address) this.#place(bytes, address);
     }
 

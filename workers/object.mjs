@@ -2,10 +2,11 @@
 /* The one object of a node's script: an instance of the module and the requests that wait for it. One request
  * at a time, from its head to the work after its response; they stay in their order.
  *
- *   fetch --> queue --> (open, when there is no instance) --> serve --> response --> work after it
+ *   fetch --> body --> queue --> (open, when there is no instance) --> serve --> response --> work after it
  *
  * The instance lives as long as the object does. One that could not be opened serves the request that found it
  * so, with the reason; one that trapped serves nothing. The next request begins with a new one. */
+import { Ahead } from './ahead.mjs';
 import { Node } from './node.mjs';
 
 const WAITING_MAX = 64;
@@ -15,6 +16,7 @@ export function objectOf(kind) {
         #context; #env; #node;
         #last = Promise.resolve();
         #waiting = 0;
+        #ahead = new Ahead();
 
         constructor(context, env) {
             this.#context = context;
@@ -26,10 +28,16 @@ export function objectOf(kind) {
             if (this.#waiting >= WAITING_MAX) return this.#full();
             this.#waiting++;
             return new Promise((resolve, reject) => {
-                this.#last = this.#last.then(() => this.#serve(request, resolve))
-                    .catch(error => this.#fall(error, reject));
-                this.#context.waitUntil(this.#last);
+                const taken = this.#ahead.take(request);
+                this.#context.waitUntil(taken.then(body => this.#inTurn(request, body, resolve, reject)));
             });
+        }
+
+        #inTurn(request, body, resolve, reject) {
+            this.#last = this.#last.then(() => this.#serve(request, body, resolve))
+                .catch(error => this.#fall(error, reject))
+                .finally(() => this.#ahead.give(body));
+            return this.#last;
         }
 
         #full() {
@@ -43,10 +51,10 @@ export function objectOf(kind) {
             this.#node = node;
         }
 
-        async #serve(request, respond) {
+        async #serve(request, body, respond) {
             this.#waiting--;
             if (!this.#node) await this.#open();
-            await this.#node.serve(request, respond);
+            await this.#node.serve(request, body, respond);
             if (this.#node.failed) this.#node = undefined;
         }
 

@@ -7,12 +7,12 @@ const STAGING_BYTES = 1 << 20;
 const WAIT_MS = 10_000; // for a whole body: a node does nothing else meanwhile
 const spare = []; // buffers between two uses: as many as bodies were read at the same time
 
-/* Fills at most `room` bytes at `address` of `memory`. Result: how many came, within `ms` milliseconds; more than `room`
- * when the body goes on behind them, which is then left. */
-export async function readInto(body, memory, address, room, ms = WAIT_MS) {
+/* Fills at most `room` bytes at `address` of `memory`. Result: how many came; more than `room` when the body goes on
+ * behind them, which is then left. */
+export async function readInto(body, memory, address, room) {
     if (!body) return 0;
     const reader = body.getReader({ mode: 'byob' });
-    const late = setTimeout(() => reader.cancel().catch(() => {}), ms);
+    const late = setTimeout(() => reader.cancel().catch(() => {}), WAIT_MS);
     let staging = spare.pop() ?? new ArrayBuffer(STAGING_BYTES), came = 0;
     try {
         while (came <= room) {
@@ -61,16 +61,27 @@ export async function readAway(body) {
     }
 }
 
-/* The bytes of a body without a length: at most `most`, and one more when there are more. */
+/* The bytes of a body without a length, read to its end: at most `most`, and one more when there are more. */
 export async function readSome(body, most) {
-    const parts = [];
-    let came = 0;
-    for await (const part of body) {
-        parts.push(part.subarray(0, most + 1 - came));
-        came += parts.at(-1).length;
-        if (came > most) break; // leaving the loop cancels the body
+    const reader = body.getReader(), parts = [];
+    let came = 0, isLate = false;
+    const late = setTimeout(() => {
+        isLate = true;
+        reader.cancel().catch(() => {});
+    }, WAIT_MS);
+    for (let part; !(part = await reader.read()).done; came += part.value.length)
+        if (came <= most) parts.push(part.value.subarray(0, most + 1 - came));
+    clearTimeout(late);
+    if (isLate) throw new Error('it took too long');
+    return joined(parts);
+}
+
+function joined(parts) {
+    const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+    let at = 0;
+    for (const part of parts) {
+        bytes.set(part, at);
+        at += part.length;
     }
-    const bytes = new Uint8Array(came);
-    for (let at = 0; parts.length; at += parts.shift().length) bytes.set(parts[0], at);
     return bytes;
 }
