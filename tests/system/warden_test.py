@@ -19,6 +19,8 @@ from _wardens import ATTN, KNOT, MIB, MODEL, OTHER, SLAB, Base, FileServer, Knot
 
 
 class Identity(Base):
+    memory_max = 64 * MIB
+
     def test_who_it_is_for(self):
         cluster = self.cluster()
         warden, shard = cluster.start("layer-warden-0"), cluster.start("shard-warden-1")
@@ -120,7 +122,7 @@ class Identity(Base):
                     self.assertIn("message", json.loads(answer)["error"])
             self.assertTrue(node.alive())
             self.assertEqual(node.call("POST", "/tensors", bytes(300 << 10))[0], 413)
-            self.assertLess(node.memory("VmHWM"), 64 * MIB)
+            self.assertLess(node.memory("VmHWM"), self.memory_max)
 
     def test_warden_of_another_model(self):
         """The address in the file has a warden of another knot: its bytes are never used."""

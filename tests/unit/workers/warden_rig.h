@@ -38,6 +38,9 @@ static struct Rig {
     RigValue values[RIG_VALUES_MAX];
     uint32_t value_count;
     Node node;
+    NodeThen *then; /* goes on when the wishes have been carried out */
+    NodeWish wish[NODE_BATCH_MAX];
+    uint32_t wish_count;
     void *takes[RIG_TAKES_MAX];
     uint32_t take_count;
     uint64_t taken;
@@ -45,7 +48,7 @@ static struct Rig {
     int wishes, fault_at,
         fault_times; /* wish number fault_at, and fault_times - 1 more, have `fault` */
     RigFault fault;
-    bool done, opened, replied_before_writes;
+    bool done, opened;
     unsigned status;
     uint8_t *reply;
     size_t reply_bytes;
@@ -175,10 +178,11 @@ uint64_t node_taken(void) { return rig.taken; }
 
 static inline void rig_want(Node *n, const NodeWish *wishes, uint32_t count, NodeThen *then)
 {
-    assert_true(count >= 1 && count <= NODE_BATCH_MAX && !n->loop.wish_count && !n->loop.then);
-    memcpy(n->loop.wish, wishes, count * sizeof *wishes);
-    n->loop.wish_count = count;
-    n->loop.then = then;
+    (void)n;
+    assert_true(count >= 1 && count <= NODE_BATCH_MAX && !rig.wish_count && !rig.then);
+    memcpy(rig.wish, wishes, count * sizeof *wishes);
+    rig.wish_count = count;
+    rig.then = then;
 }
 
 void node_want_read(Node *n, uint64_t offset, uint32_t bytes, uint8_t *to, NodeThen *then)
@@ -203,7 +207,7 @@ void node_reply(Node *n, unsigned status, const char *type, const void *bytes, s
     rig.reply = malloc(count ? count : 1);
     memcpy(rig.reply, bytes, count);
     rig.reply_bytes = count;
-    n->loop.then = then;
+    rig.then = then;
 }
 
 void node_reply_error(Node *n, Error error, const Why *why, NodeThen *then)
@@ -263,14 +267,14 @@ static inline void rig_drive(void)
 {
     Node *n = &rig.node;
     while (!rig.done) {
-        NodeThen *then = n->loop.then;
+        NodeThen *then = rig.then;
         assert_non_null(then);
-        for (uint32_t i = 0; i < n->loop.wish_count; i++) n->came[i] = rig_carry_out(n, &n->loop.wish[i]);
-        n->loop.wish_count = 0;
-        n->loop.then = NULL;
+        for (uint32_t i = 0; i < rig.wish_count; i++) n->came[i] = rig_carry_out(n, &rig.wish[i]);
+        rig.wish_count = 0;
+        rig.then = NULL;
         then(n);
     }
-    assert_int_equal(n->loop.wish_count, 0);
+    assert_int_equal(rig.wish_count, 0);
 }
 
 /* --- a node --- */
