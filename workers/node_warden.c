@@ -365,7 +365,7 @@ static WardenReport report_of(const Node *n)
                       .cache_bytes = w->slab_budget_bytes + w->row_budget_bytes,
                       .resident_bytes = node_taken(),
                       .peak_bytes = node_taken(),
-                      .levels = node_warden_slabs_counters(w)};
+                      .levels = node_warden_slabs_counters(n)};
     if (r.identity.is_shard) r.rows = node_warden_rows_counters(w);
     return r;
 }

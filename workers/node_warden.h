@@ -19,8 +19,9 @@
 #include "wire/row_value.h"
 
 enum {
-    NODE_WARDEN_READS_MAX = 3
-}; /* of the same bytes: a cache on the way may be stale, a read may fail */
+    NODE_WARDEN_READS_MAX = 3,   /* of the same bytes: a cache on the way may be stale */
+    NODE_WARDEN_VALUES_MAX = 256 /* asked for, and written, in one request */
+};
 
 /* A range of the payload on its way to `out`, slab by slab. */
 typedef struct NodeWardenRange {
@@ -41,9 +42,9 @@ typedef struct NodeWardenSlabs {
     uint32_t *place; /* [slab count]: of memory; WARDEN_NONE */
     uint32_t *spare; /* [room]: places that are free */
     uint32_t room, spare_count;
-    uint8_t *passing; /* a slab's bytes */
-    uint64_t bad;     /* blocks of the bucket that were wrong */
-    StoreCounters store;
+    uint8_t *passing;           /* a slab's bytes */
+    uint64_t bad;               /* blocks of the bucket that were wrong */
+    uint64_t retries, failures; /* reads that did not come; reads and bytes are the node's */
     NodeWardenRange range;
 } NodeWardenSlabs;
 
@@ -66,6 +67,7 @@ typedef struct NodeWardenRows {
     NodeWardenRow *row;                /* [AWFR_PIECES_MAX] */
     uint32_t count;
     uint32_t batch[NODE_BATCH_MAX], batch_count; /* rows of the batch under way */
+    uint32_t asked, written; /* values, in this request: an invocation has its limits */
     WardenVocabCounters counters;
     NodeThen *then;
 } NodeWardenRows;
@@ -100,7 +102,7 @@ MUST_CHECK Error node_warden_slabs_open(Node *n, const WardenConfig *config, Why
 /* Bytes of the payload; then `then`, with w->error. */
 void node_warden_slabs_read(Node *n, uint64_t offset, uint64_t bytes, uint8_t *out, NodeThen *then);
 void node_warden_slabs_forget(NodeWarden *w, uint64_t offset, uint64_t bytes);
-WardenLevelsCounters node_warden_slabs_counters(const NodeWarden *w);
+WardenLevelsCounters node_warden_slabs_counters(const Node *n);
 
 /* --- rows --- */
 

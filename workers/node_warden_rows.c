@@ -88,11 +88,9 @@ static bool rows_take_stored(NodeWarden *w, const NodeCame *came, uint32_t id, c
 {
     NodeWardenRows *s = &w->rows;
     if (came->failed || came->bytes != s->row_bytes) {
-        w->slabs.store.failures++;
+        w->slabs.failures++;
         return false;
     }
-    w->slabs.store.reads++;
-    w->slabs.store.bytes += s->row_bytes;
     s->counters.store_rows++;
     if (!rows_is_right(w, id, bytes)) {
         s->counters.store_bad++;
@@ -141,11 +139,10 @@ static void rows_stored_came(Node *n)
         NodeWardenRow *row = rows_of_batch(s, i);
         row->found = row->is_stored = rows_take_stored(w, &n->came[i], row->id, row->bytes);
         if (row->found || ++row->reads < NODE_WARDEN_READS_MAX || w->error) continue;
-        w->error = n->came[i].failed
-                       ? error_why(&w->why, ERR_UNREACHABLE, "the bucket does not give %s: row %u",
-                                   n->knot_key, row->id)
-                       : error_why(&w->why, ERR_CHECKSUM, "token_embd_weight, row %u of the store",
-                                   row->id);
+        w->error = n->came[i].failed ? error_why(&w->why, ERR_UNREACHABLE, "%s, row %u: %s",
+                                                 n->knot_key, row->id, n->failure.text)
+                                     : error_why(&w->why, ERR_CHECKSUM,
+                                                 "token_embd_weight, row %u of the store", row->id);
     }
     if (w->error) s->then(n);
     else rows_next_stored(n);
@@ -181,14 +178,15 @@ static void rows_values_came(Node *n);
 static void rows_next_value(Node *n)
 {
     NodeWarden *w = node_warden_of(n);
-    if (n->has_values && rows_choose(w, rows_wants_value))
-        rows_want_values(n, NODE_GET, rows_values_came);
+    bool may = n->has_values && w->rows.asked < NODE_WARDEN_VALUES_MAX;
+    if (may && rows_choose(w, rows_wants_value)) rows_want_values(n, NODE_GET, rows_values_came);
     else rows_next_stored(n);
 }
 
 static void rows_values_came(Node *n)
 {
     NodeWarden *w = node_warden_of(n);
+    w->rows.asked += w->rows.batch_count;
     for (uint32_t i = 0; i < w->rows.batch_count; i++) rows_take_value(w, &n->came[i], i);
     rows_next_value(n);
 }
@@ -199,6 +197,7 @@ void node_warden_rows_read(Node *n, NodeThen *then)
     NodeWardenRows *s = &w->rows;
     w->error = OK;
     s->then = then;
+    s->asked = s->written = 0;
     for (uint32_t i = 0; i < s->count; i++) s->row[i].found = rows_in_memory(w, &s->row[i]);
     rows_next_value(n);
 }
@@ -251,7 +250,8 @@ static void rows_next_unwritten(Node *n)
     NodeWarden *w = node_warden_of(n);
     NodeWardenRows *s = &w->rows;
     const KnotTensor *t = w->serving.vocab;
-    if (!n->has_values || !rows_choose(w, rows_is_unwritten)) {
+    bool may = n->has_values && s->written < NODE_WARDEN_VALUES_MAX;
+    if (!may || !rows_choose(w, rows_is_unwritten)) {
         rows_next_cold(n);
         return;
     }
@@ -269,6 +269,7 @@ static void rows_next_unwritten(Node *n)
 static void rows_written(Node *n)
 {
     NodeWardenRows *s = &node_warden_of(n)->rows;
+    s->written += s->batch_count;
     for (uint32_t i = 0; i < s->batch_count; i++) {
         if (n->came[i].failed) s->counters.rows.failures++;
         else s->counters.rows.writes++;

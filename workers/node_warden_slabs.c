@@ -90,7 +90,7 @@ static bool slabs_hit(NodeWarden *w)
 static void slabs_failed(NodeWarden *w)
 {
     NodeWardenSlabs *s = &w->slabs;
-    s->store.failures++;
+    s->failures++;
     if (!s->range.keeps) return;
     warden_fill_failed(s->policy, s->range.slab);
     slabs_give_back(s, s->range.slab);
@@ -103,10 +103,9 @@ static Error slabs_check(Node *n, Why *why)
     NodeWardenRange *r = &w->slabs.range;
     uint64_t bytes = r->last - r->first;
     if (n->came[0].failed || n->came[0].bytes != bytes)
-        return error_why(why, ERR_UNREACHABLE, "the bucket does not give %s: %llu bytes at %llu",
-                         n->knot_key, (unsigned long long)bytes, (unsigned long long)r->first);
-    w->slabs.store.reads++;
-    w->slabs.store.bytes += bytes;
+        return error_why(why, ERR_UNREACHABLE, "%s, %llu bytes of the payload at %llu: %s",
+                         n->knot_key, (unsigned long long)bytes, (unsigned long long)r->first,
+                         n->failure.text);
     Error e = knot_index_check(w->serving.index, r->first, bytes, r->to, why);
     if (e) w->slabs.bad++;
     return e;
@@ -129,7 +128,7 @@ static void slabs_came(Node *n)
     NodeWardenRange *r = &s->range;
     w->error = slabs_check(n, &w->why);
     if (w->error && ++r->reads < NODE_WARDEN_READS_MAX) {
-        s->store.retries += w->error == ERR_UNREACHABLE;
+        s->retries += w->error == ERR_UNREACHABLE;
         slabs_want(n);
         return;
     }
@@ -206,9 +205,11 @@ void node_warden_slabs_forget(NodeWarden *w, uint64_t offset, uint64_t bytes)
         if (warden_forget(s->policy, (uint32_t)i, false)) slabs_give_back(s, (uint32_t)i);
 }
 
-WardenLevelsCounters node_warden_slabs_counters(const NodeWarden *w)
+WardenLevelsCounters node_warden_slabs_counters(const Node *n)
 {
-    return (WardenLevelsCounters){.memory = warden_counters(w->slabs.policy),
-                                  .store = w->slabs.store,
-                                  .store_bad = w->slabs.bad};
+    const NodeWardenSlabs *s = &node_warden_of(n)->slabs;
+    return (WardenLevelsCounters){
+        .memory = warden_counters(s->policy),
+        .store = {n->store_reads, n->store_bytes, s->retries, s->failures},
+        .store_bad = s->bad};
 }

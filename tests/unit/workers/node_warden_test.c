@@ -50,7 +50,7 @@ static void any_range_is_right(void **state)
             if (bytes > file - first) bytes = file - first;
             assert_true(ask_bytes(first, bytes) && is_file(first, bytes));
         }
-        WardenLevelsCounters c = node_warden_slabs_counters(node_warden_of(&rig.node));
+        WardenLevelsCounters c = node_warden_slabs_counters(&rig.node);
         assert_true(rig.taken <= rig.node.budget_bytes);
         assert_true(c.memory.held_bytes <= slabs * WARDEN_SLAB_BYTES);
         assert_int_equal(c.memory.hits > 0, slabs > 0);
@@ -68,11 +68,11 @@ static void memory_turns_bad_and_is_read_again(void **state)
     w->slabs.memory[(size_t)w->slabs.place[0] * WARDEN_SLAB_BYTES + 50] ^= 1;
     assert_true(ask_bytes(rig.file.knot.payload_offset, 1000));
     assert_true(is_file(rig.file.knot.payload_offset, 1000));
-    WardenLevelsCounters c = node_warden_slabs_counters(w);
+    WardenLevelsCounters c = node_warden_slabs_counters(&rig.node);
     assert_int_equal(c.memory.bad, 1);
     assert_int_equal(c.store.reads, 2);
     assert_true(ask_bytes(rig.file.knot.payload_offset, 1000));
-    assert_int_equal(node_warden_slabs_counters(w).store.reads, 2);
+    assert_int_equal(node_warden_slabs_counters(&rig.node).store.reads, 2);
 }
 
 static AwfrTerms terms(uint32_t count)
@@ -150,8 +150,8 @@ static void tensors_are_the_files(void **state)
 
 /* --- rows --- */
 
-enum { ROWS = 150 };
-static AwfrPiece row_pieces[ROWS];
+enum { ROWS = 150, MANY = 400 };
+static AwfrPiece row_pieces[MANY];
 
 static void choose_rows(uint32_t count)
 {
@@ -242,6 +242,26 @@ static void bad_values_are_found_and_replaced(void **state)
     assert_int_equal(rig.status, 200);
     assert_null(rig_value(row_value_key(rig.file.knot.id, 201, key)));
     assert_int_equal(rig.value_count, 3);
+}
+
+/* An invocation may not do more: the other rows come from the bucket, and are right. */
+static void values_of_a_request_are_bounded(void **state)
+{
+    (void)state;
+    while (rig.value_count) rig_delete(rig.values[0].key);
+    for (uint32_t i = 0; i < MANY; i++)
+        row_pieces[i] = (AwfrPiece){
+            .tensor = tensor("token_embd_weight"), .row_first = 100 + i, .row_count = 1};
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        open_shard(SHARD_FIXED);
+        assert_true(ask_pieces(row_pieces, MANY));
+        check_rows(MANY);
+        WardenVocabCounters c = node_warden_rows_counters(node_warden_of(&rig.node));
+        assert_int_equal(c.rows.hits + c.rows.misses, NODE_WARDEN_VALUES_MAX);
+        assert_int_equal(c.rows.hits, pass ? NODE_WARDEN_VALUES_MAX : 0);
+        assert_int_equal(c.rows.writes,
+                         pass ? MANY - NODE_WARDEN_VALUES_MAX : NODE_WARDEN_VALUES_MAX);
+    }
 }
 
 /* --- faults --- */
@@ -357,6 +377,7 @@ int main(void)
         cmocka_unit_test(rows_are_right_at_every_level),
         cmocka_unit_test(memory_of_rows_is_used_and_checked),
         cmocka_unit_test(bad_values_are_found_and_replaced),
+        cmocka_unit_test(values_of_a_request_are_bounded),
         cmocka_unit_test(every_fault_is_an_error_or_nothing),
         cmocka_unit_test(slabs_that_fail_are_not_kept),
         cmocka_unit_test(budgets_and_ranges_are_checked),

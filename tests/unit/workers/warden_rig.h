@@ -253,8 +253,10 @@ static inline NodeCame rig_carry_out(const Node *n, const NodeWish *w)
         return (NodeCame){.status = 1};
     }
     size_t bytes = w->bytes, room = w->bytes;
-    if (w->kind == NODE_READ) (void)rig_read(NULL, w->offset, bytes, w->address, NULL);
-    else if (!v) return (NodeCame){0};
+    if (w->kind == NODE_READ) {
+        (void)rig_read(NULL, w->offset, bytes, w->address, NULL);
+        rig.node.store_reads++;
+    } else if (!v) return (NodeCame){0};
     else {
         bytes = v->length;
         memcpy(w->address, v->bytes, bytes < room ? bytes : room);
