@@ -99,27 +99,24 @@ static Error is_there(const Deploy *d, bool *yes, Why *why)
     return error == ERR_NOT_FOUND ? OK : error;
 }
 
-static Error upload(const Deploy *d, const DeployWrangler *w, Why *why)
+static Error upload(const Deploy *d, const DeployWrangler *w, const S3Access *access, Why *why)
 {
     char where[PLACES_PATH_BYTES + 80];
-    S3Access access;
+    const char *path = d->model->path;
     bool there;
-    TRY(open_access(d, &access, why));
-    Error error = is_there(d, &there, why);
     (void)snprintf(where, sizeof where, "%s/%s", d->store, d->knot_key);
-    if (error == OK && !there) {
-        error = s3_upload(&access, where, d->model->path, progress_tell(), NULL, why);
+    TRY(is_there(d, &there, why));
+    if (!there) {
+        Error error = s3_upload(access, where, path, progress_tell(), NULL, why);
         if (error == ERR_NOT_FOUND && strstr(why->text, "NoSuchBucket")) {
-            error = deploy_wrangler_bucket(w, d->bucket, why);
-            if (error == OK)
-                error = s3_upload(&access, where, d->model->path, progress_tell(), NULL, why);
+            TRY(deploy_wrangler_bucket(w, d->bucket, why));
+            error = s3_upload(access, where, path, progress_tell(), NULL, why);
         }
         progress_end(error == OK);
+        TRY(error);
     }
-    s3_forget(&access);
-    if (error == OK)
-        fprintf(stderr, "cobord: %s %s\n", where, there ? "is there already" : "is complete");
-    return error;
+    fprintf(stderr, "cobord: %s %s\n", where, there ? "is there already" : "is complete");
+    return OK;
 }
 
 /* ---- The scripts */
@@ -162,22 +159,27 @@ static Error each_script(const Deploy *d, const DeployWrangler *w, const char *s
 
 /* ---- The verb */
 
-static Error run(Deploy *d, const DeployModules *modules, DeployFolder *folder, char *url, Why *why)
+static Error name_rows(const Deploy *d, const DeployWrangler *w, DeployFolder *folder, Why *why)
+{
+    char title[DEPLOY_SCRIPT_BYTES];
+    if (!d->plan.request.wardens) return OK;
+    deploy_plan_script(d, "rows", title);
+    return deploy_wrangler_namespace(w, title, folder->kv, why);
+}
+
+/* `access` NULL: a dry run. */
+static Error run(Deploy *d, const DeployModules *modules, const S3Access *access,
+                 DeployFolder *folder, char *url, Why *why)
 {
     const Options *o = d->options;
     const char *path = options_text(o, OPTION_OUTPUT);
-    bool dry = options_switch(o, OPTION_DRY_RUN);
     DeployWrangler wrangler;
     TRY(deploy_write_open(path ? path : "cloudflare", folder, why));
     TRY(deploy_wrangler_open(options_text(o, OPTION_WRANGLER), d->account, folder, &wrangler, why));
-    if (!dry && d->plan.request.wardens) {
-        char title[DEPLOY_SCRIPT_BYTES];
-        deploy_plan_script(d, "rows", title);
-        TRY(deploy_wrangler_namespace(&wrangler, title, folder->kv, why));
-    }
+    if (access) TRY(name_rows(d, &wrangler, folder, why));
     TRY(deploy_write(d, modules, folder, why));
-    if (dry) return each_script(d, &wrangler, "validated", check_script, url, why);
-    TRY(upload(d, &wrangler, why));
+    if (!access) return each_script(d, &wrangler, "validated", check_script, url, why);
+    TRY(upload(d, &wrangler, access, why));
     return each_script(d, &wrangler, "deployed", deploy_script, url, why);
 }
 
@@ -210,6 +212,8 @@ static const char *advice_of(Error error)
 static int deploy(const Options *o, OpenModel *model)
 {
     static Deploy d;
+    static S3Access access;
+    bool dry = options_switch(o, OPTION_DRY_RUN);
     DeployModules modules;
     DeployFolder folder;
     Why why = {{0}};
@@ -219,7 +223,9 @@ static int deploy(const Options *o, OpenModel *model)
     if (error == OK) error = deploy_plan_make(&d, &why);
     const char *thing = error == OK ? NULL : o->operands[1];
     if (error == OK) error = deploy_modules_find(options_text(o, OPTION_MODULES), &modules, &why);
-    if (error == OK) error = run(&d, &modules, &folder, url, &why);
+    if (error == OK && !dry) error = open_access(&d, &access, &why);
+    if (error == OK) error = run(&d, &modules, dry ? NULL : &access, &folder, url, &why);
+    s3_forget(&access);
     if (error == OK) print(&d, &folder, url);
     deploy_plan_free(&d);
     return error == OK ? 0 : complain(error, &why, thing, advice_of(error));

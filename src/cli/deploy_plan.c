@@ -38,8 +38,8 @@ static Error take_name(const Options *o, OptionId id, const char *text, const ch
     out[0] = '\0';
     if (!text) return OK;
     if (strlen(text) < bytes_min || strlen(text) >= room || !is_plain(text, also))
-        return error_why(why, ERR_USAGE, "%s: '%.80s' is not %zu to %zu of a to z, 0 to 9%s.",
-                         options_where(o, id), text, bytes_min, room - 1,
+        return error_why(why, ERR_USAGE, "%s: '%.*s' is not %zu to %zu of a to z, 0 to 9%s.",
+                         options_where(o, id), 80, text, bytes_min, room - 1,
                          also[0] ? " and dashes" : "");
     (void)snprintf(out, room, "%s", text);
     return OK;
