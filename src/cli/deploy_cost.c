@@ -50,7 +50,7 @@ static double multiply_s(const PlanRole *role)
 }
 static double stream_s(const DeployRole *role)
 {
-    return (double)role->streamed_bytes / (assumptions[RATE_STORE].value * GIGA);
+    return (double)role->isolate.pass_bytes / (assumptions[RATE_STORE].value * GIGA);
 }
 static double call_s(void) { return assumptions[TIME_CALL].value / 1000; }
 static double hop_s(void) { return assumptions[TIME_HOP].value / 1000; }
@@ -118,9 +118,10 @@ static Streams streams_of(const Deploy *d, bool with_head)
     Streams s = {0};
     for (uint32_t i = 0; i < roles; i++) {
         const DeployRole *r = &d->role[i];
-        double missed = r->streamed_bytes ? (double)r->warden_bytes / (double)r->streamed_bytes : 0;
-        s.streamed_bytes += r->streamed_bytes;
-        s.store_bytes += wardens ? r->warden_bytes : r->streamed_bytes;
+        double missed =
+            r->isolate.pass_bytes ? (double)r->warden_bytes / (double)r->isolate.pass_bytes : 0;
+        s.streamed_bytes += r->isolate.pass_bytes;
+        s.store_bytes += wardens ? r->warden_bytes : r->isolate.pass_bytes;
         s.store_reads += wardens ? (uint32_t)(missed * r->warden_calls + 0.5) : r->reads;
         s.warden_calls += wardens ? r->warden_calls : 0;
     }

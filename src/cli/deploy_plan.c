@@ -8,6 +8,7 @@
 
 #include "base/max.h"
 #include "base/min.h"
+#include "cluster/station_keeper.h"
 
 enum {
     STATIONS_MOST = 320, /* with the shards below what an account may have */
@@ -16,9 +17,6 @@ enum {
     WARDEN_PART_BYTES = 4 << 20, /* of an answer to GET /knot */
     TLS_PORT = 443
 };
-
-/* What an instance takes before any role: stack, data, and the header's tables, which depend on it. */
-static const uint64_t INSTANCE_BYTES = (uint64_t)3 << 20;
 
 /* ---- Names */
 
@@ -99,70 +97,91 @@ void deploy_plan_script(const Deploy *d, const char *id, char out[DEPLOY_SCRIPT_
     (void)snprintf(out, DEPLOY_SCRIPT_BYTES, "%s-%s", d->name, id);
 }
 
-/* ---- What is read while answering */
+/* ---- What a role takes, and reads while it answers */
 
-static uint64_t block_down(uint64_t bytes)
+static Error station_request(const Deploy *d, uint32_t i, IsolateRequest *r, Why *why)
 {
-    return bytes / KNOT_HASH_BLOCK_BYTES * KNOT_HASH_BLOCK_BYTES;
-}
-static uint64_t block_up(uint64_t bytes) { return block_down(bytes + KNOT_HASH_BLOCK_BYTES - 1); }
-
-static void widen(uint64_t *first, uint64_t *last, uint64_t from, uint64_t to)
-{
-    *first = min_u64(*first, from);
-    *last = max_u64(*last, to);
-}
-
-static Error find_stretch(const Deploy *d, const PlanRole *role, uint64_t *bytes, Why *why)
-{
-    const Knot *knot = &d->model->file.knot;
-    uint64_t first = UINT64_MAX, last = 0;
-    for (PhaseBound b = role->range.first; !role->is_shard && b < role->range.last; b++) {
-        PhaseMatrix matrices[PHASE_MATRICES_MAX];
-        uint32_t count;
-        TRY(phase_matrices(knot, &d->model->hyper, phase_layer(b), phase_of(b), matrices, &count,
-                           why));
-        for (uint32_t i = 0; i < count; i++) {
-            const KnotTensor *t = matrices[i].weight;
-            widen(&first, &last, t->offset, t->offset + t->bytes);
-        }
-    }
-    const KnotTensor *head = knot_head(knot);
-    if ((role->is_shard || role->head) && head)
-        widen(&first, &last, knot_row_offset(head, role->id_first),
-              knot_rows_end(head, role->id_last));
-    last = min_u64(block_up(last), knot->payload_bytes);
-    *bytes = first < last ? last - block_down(first) : 0;
+    const Plan *plan = &d->plan.plan;
+    const PlanRequest *p = &plan->request;
+    StationConfig config = plan_station_config(plan, i);
+    ForwardTerms terms = {.hyper = p->hyper,
+                          .range = plan->role[i].range,
+                          .rows_max = plan->chunk,
+                          .sequences_max = p->sessions,
+                          .context = plan->context};
+    StationKeeperTerms keeper = {p->knot->id, p->cache, plan->role[i].range, plan->context,
+                                 ISOLATE_ROW_BYTES_MAX};
+    config.tile_bytes_max = 0;
+    TRY(node_sizes_station(&config, &terms, &r->sizes, why));
+    r->keeper_bytes = station_keeper_bytes(&keeper, p->sessions);
     return OK;
 }
 
-static uint64_t embedding_bytes(const Deploy *d, const PlanRole *role)
+static Error ids_request(const Deploy *d, const PlanRole *role, IsolateRequest *r, Why *why)
 {
-    const KnotTensor *rows = knot_find(&d->model->file.knot, "token_embd_weight");
-    if (!rows || !(role->is_shard || role->embed)) return 0;
-    return knot_rows_end(rows, role->id_last) - knot_row_offset(rows, role->id_first);
+    const Plan *plan = &d->plan.plan;
+    const PlanRequest *p = &plan->request;
+    bool head = role->is_shard || role->head;
+    uint32_t logit_rows = head ? plan->logit_rows : 1;
+    ShardConfig config = {.knot = p->knot,
+                          .hyper = p->hyper,
+                          .id_first = role->id_first,
+                          .id_last = role->id_last,
+                          .rows_max = logit_rows,
+                          .workers = 1,
+                          .kernels = p->kernels};
+    ShardServiceConfig service = {.terms = {.hyper = p->hyper,
+                                            .id_first = role->id_first,
+                                            .id_last = role->id_last,
+                                            .rows_max = plan->chunk},
+                                  .logit_rows_max = logit_rows};
+    service.terms.payload_bytes_max = shard_service_payload_bytes_max(&service);
+    return node_sizes_ids(&config, &service, r->embeds, head, &r->sizes, why);
 }
 
-static bool keeps_rows(const Deploy *d, const PlanRole *role)
+static Error choose_isolate(const Deploy *d, uint32_t i, Isolate *out, NodeSizes *sizes, Why *why)
 {
-    return role->total_bytes + embedding_bytes(d, role) <= d->plan.plan.request.memory_bytes;
+    const Plan *plan = &d->plan.plan;
+    const PlanRole *role = &plan->role[i];
+    const Knot *knot = plan->request.knot;
+    char name[PLAN_ROLE_NAME_BYTES];
+    plan_role_name(plan, role, name);
+    IsolateRequest r = {.id = name,
+                        .knot = knot,
+                        .budget_bytes = plan->request.memory_bytes,
+                        .fixed_bytes = ISOLATE_FIXED_BYTES,
+                        .index_bytes = isolate_index_bytes(knot, knot->payload_offset),
+                        .embeds = role->is_shard || role->embed,
+                        .id_first = role->id_first,
+                        .id_last = role->id_last,
+                        .pinned_bytes = ISOLATE_PIN_ALL};
+    if (!role->is_shard) TRY(station_request(d, i, &r, why));
+    TRY(ids_request(d, role, &r, why));
+    *sizes = r.sizes;
+    return isolate_choose(&r, out, why);
+}
+
+static bool keeps_rows(const PlanRole *role, const Isolate *isolate)
+{
+    return !(role->is_shard || role->embed) || isolate->rows_last > isolate->rows_first;
+}
+
+static uint32_t pieces(uint64_t bytes, uint64_t piece)
+{
+    return piece ? (uint32_t)((bytes + piece - 1) / piece) : 0;
 }
 
 static Error describe_role(Deploy *d, uint32_t i, Why *why)
 {
-    const Plan *plan = &d->plan.plan;
-    const PlanRole *role = &plan->role[i];
     DeployRole *r = &d->role[i];
-    TRY(find_stretch(d, role, &r->stretch_bytes, why));
-    r->pinned_bytes = role->pinned_bytes >= role->weight_bytes ? r->stretch_bytes
-                                                               : block_down(role->pinned_bytes);
-    r->pinned_bytes = min_u64(r->pinned_bytes, r->stretch_bytes);
-    r->streamed_bytes = r->stretch_bytes - r->pinned_bytes;
-    uint64_t tile = max_u64(block_down(plan->tile_bytes_max), KNOT_HASH_BLOCK_BYTES);
-    r->reads = (uint32_t)((r->streamed_bytes + tile - 1) / tile);
-    r->warden_calls = (uint32_t)((r->streamed_bytes + WARDEN_PART_BYTES - 1) / WARDEN_PART_BYTES);
-    r->warden_bytes = r->streamed_bytes;
-    r->keeps_rows = keeps_rows(d, role);
+    NodeSizes sizes;
+    TRY(choose_isolate(d, i, &r->isolate, &sizes, why));
+    r->weight_bytes = r->isolate.last - r->isolate.first;
+    r->cache_bytes = sizes.cache_bytes;
+    r->reads = pieces(r->isolate.pass_bytes, r->isolate.tile_bytes_max);
+    r->warden_calls = pieces(r->isolate.pass_bytes, WARDEN_PART_BYTES);
+    r->warden_bytes = r->isolate.pass_bytes;
+    r->keeps_rows = keeps_rows(&d->plan.plan.role[i], &r->isolate);
     return OK;
 }
 
@@ -178,9 +197,9 @@ static void describe_warden(Deploy *d, const PlanPlace *place)
             strcmp(c->nodes[n->warden].id, place->id) != 0)
             continue;
         DeployRole *r = &d->role[n->role == CLUSTER_SHARD ? stations + n->part : n->part];
-        uint64_t from_memory = held > r->pinned_bytes ? held - r->pinned_bytes : 0;
-        r->warden_bytes -= min_u64(from_memory, r->warden_bytes);
-        held -= min_u64(held, r->stretch_bytes);
+        uint64_t pinned = r->isolate.pinned_bytes;
+        r->warden_bytes -= min_u64(held > pinned ? held - pinned : 0, r->warden_bytes);
+        held -= min_u64(held, r->weight_bytes);
     }
 }
 
@@ -219,15 +238,17 @@ static Error try_counts(Deploy *d, Options *o, uint32_t stations, uint32_t shard
 }
 
 /* Whether all stations, all shards keep their weights, and the latter their embedding rows: without wardens those
- * are a read of the store for each token. */
-static void look(Deploy *d, bool *stations, bool *shards)
+ * are a read of the store for each token. A role that does not fit keeps nothing. */
+static void look(const Deploy *d, bool *stations, bool *shards)
 {
     const Plan *plan = &d->plan.plan;
     *stations = *shards = true;
     for (uint32_t i = 0; i < plan->role_count; i++) {
         const PlanRole *r = &plan->role[i];
-        bool keeps = r->pinned_bytes >= r->weight_bytes;
-        if (!d->plan.request.wardens) keeps = keeps && keeps_rows(d, r);
+        Isolate isolate;
+        NodeSizes sizes;
+        bool keeps = choose_isolate(d, i, &isolate, &sizes, NULL) == OK && isolate.resident;
+        if (!d->plan.request.wardens) keeps = keeps && keeps_rows(r, &isolate);
         *(r->is_shard ? shards : stations) &= keeps;
     }
 }
@@ -336,7 +357,7 @@ Error deploy_plan_make(Deploy *d, Why *why)
     if (!options_given(&o, OPTION_WARDEN_MEMORY))
         give(&o, OPTION_WARDEN_MEMORY, DEPLOY_WARDEN_MEMORY_DEFAULT);
     if (!options_given(&o, OPTION_SLOTS)) give(&o, OPTION_SLOTS, SLOTS_DEFAULT);
-    d->plan.process_bytes = INSTANCE_BYTES + knot_arena_bytes(knot->payload_offset);
+    d->plan.process_bytes = ISOLATE_FIXED_BYTES + isolate_index_bytes(knot, knot->payload_offset);
     d->plan.threads = 1;
     TRY(plan_counts(d, &o, why));
     TRY(check_limits(d, why));

@@ -9,6 +9,7 @@
 #define COBORD_CLI_DEPLOY_PLAN_H
 
 #include "cli/cluster_plan.h"
+#include "cluster/isolate.h"
 
 enum {
     DEPLOY_NAME_BYTES = 41, /* a script's name is at most 63: NAME-shard-warden-9999 */
@@ -26,12 +27,11 @@ enum {
 #define DEPLOY_MEMORY_MAX ((uint64_t)112 << 20)
 #define DEPLOY_WARDEN_MEMORY_DEFAULT ((uint64_t)64 << 20)
 
-/* What a role asks the store for while it answers; all in whole hash blocks, as nodes read (docs/format/workers.md). */
+/* What a role takes of its isolate, and asks the store for: computed as the node itself does. */
 typedef struct DeployRole {
-    uint64_t stretch_bytes;  /* of the file, that its weights are in */
-    uint64_t pinned_bytes;   /* of them in memory for good */
-    uint64_t streamed_bytes; /* the others: read once a pass */
-    uint32_t reads;          /* in that many reads of at most a tile */
+    Isolate isolate;
+    uint64_t weight_bytes, cache_bytes;
+    uint32_t reads; /* of the store, a pass, each of at most a tile */
     /* with a warden: calls of it instead, and what it has to read itself since it does not keep it */
     uint32_t warden_calls;
     uint64_t warden_bytes;

@@ -5,11 +5,71 @@
 #include <stdio.h>
 
 #include "cli/json_text.h"
-#include "cli/plan_print.h"
 
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
 /* ---- The table */
+
+static void print_line(const char *id, const char *range, const double *mib_of)
+{
+    char head[CLUSTER_FILE_ID_BYTES + PHASE_RANGE_TEXT_MAX + 16];
+    (void)snprintf(head, sizeof head, "%-15s %s", id, range);
+    printf("%-38s", head);
+    for (int i = 0; i < 6; i++) printf(" %6.1f", mib_of[i]);
+    printf("\n");
+}
+
+static void range_of(const Deploy *d, const ClusterNode *n, char *out, size_t room)
+{
+    char text[PHASE_RANGE_TEXT_MAX];
+    out[0] = '\0';
+    if (n->role == CLUSTER_STATION || n->role == CLUSTER_LAYER_WARDEN)
+        (void)snprintf(out, room, "%s%s%s",
+                       phase_range_text(n->range, d->model->hyper.layers, text),
+                       n->embed ? " embed" : "", n->head ? " head" : "");
+    else if (n->role != CLUSTER_COORDINATOR)
+        (void)snprintf(out, room, "ids %" PRIu32 "-%" PRIu32, n->id_first, n->id_last);
+}
+
+/* Weights, kept of them, window, cache, rest, total. */
+static void print_node(const Deploy *d, uint32_t i)
+{
+    const ClusterNode *n = &d->plan.file.nodes[i];
+    const DeployRole *r = deploy_plan_role(d, n);
+    const PlanRole *c = &d->plan.plan.coordinator;
+    char range[PHASE_RANGE_TEXT_MAX + 16];
+    range_of(d, n, range, sizeof range);
+    if (cluster_file_is_warden(n->role)) {
+        PlanWarden w = plan_cluster_warden(&d->plan.request, &d->plan.places[i]);
+        print_line(n->id, range,
+                   (double[]){mib(w.weight_bytes), mib(w.held_bytes), 0, 0, mib(w.process_bytes),
+                              mib(w.total_bytes)});
+    } else if (r) {
+        const Isolate *o = &r->isolate;
+        uint64_t rest = o->total_bytes - o->pinned_bytes - o->window_bytes - r->cache_bytes;
+        print_line(n->id, range,
+                   (double[]){mib(r->weight_bytes), mib(o->pinned_bytes), mib(o->window_bytes),
+                              mib(r->cache_bytes), mib(rest), mib(o->total_bytes)});
+    } else {
+        print_line(n->id, range, (double[]){0, 0, 0, 0, mib(c->total_bytes), mib(c->total_bytes)});
+    }
+}
+
+static void print_nodes(const Deploy *d)
+{
+    const PlanRequest *r = &d->plan.plan.request;
+    printf("%-38s %6s %6s %6s %6s %6s %6s\n", "MiB", "weight", "kept", "window", "cache", "rest",
+           "total");
+    for (uint32_t i = 0; i < d->plan.file.node_count; i++) print_node(d, i);
+    printf("%" PRIu32 " scripts %s-*, at most %.0f MiB of WebAssembly each", d->plan.place_count,
+           d->name, mib(r->memory_bytes));
+    if (d->plan.request.wardens)
+        printf(", %.0f a warden", mib(d->plan.request.warden_memory_bytes));
+    printf(";\n%" PRIu32 " conversations of %" PRIu32 " tokens, chunks of %" PRIu32
+           " rows, cache %s, activations %s.\n",
+           r->sessions, d->plan.plan.context, d->plan.plan.chunk,
+           r->cache == CACHE_Q8_0 ? "q8_0" : "f16", rows_element_name(d->plan.request.element));
+}
 
 static void print_residence(const Deploy *d, const DeployCost *c)
 {
@@ -30,10 +90,7 @@ static void print_residence(const Deploy *d, const DeployCost *c)
 
 void deploy_print_table(const Deploy *d, const DeployCost *c)
 {
-    plan_print_table(&d->plan);
-    printf("%" PRIu32
-           " scripts %s-*, an isolate of 128 MB each: that much WebAssembly, and JavaScript.\n",
-           d->plan.place_count, d->name);
+    print_nodes(d);
     print_residence(d, c);
     printf("A token takes %" PRIu32 " calls of the coordinator, whose invocations may make %" PRIu32
            ":\nafter %" PRIu32 " tokens the next invocation goes on.\n",
@@ -78,9 +135,10 @@ static void json_scripts(const Deploy *d)
         deploy_plan_script(d, n->id, script);
         printf("%s{\"id\":\"%s\",\"script\":\"%s\"", i ? "," : "", n->id, script);
         if (r)
-            printf(",\"pinned_bytes\":%" PRIu64 ",\"streamed_bytes\":%" PRIu64 ",\"reads\":%" PRIu32
-                   ",\"keeps_rows\":%s",
-                   r->pinned_bytes, r->streamed_bytes, r->reads, r->keeps_rows ? "true" : "false");
+            printf(",\"memory_bytes\":%" PRIu64 ",\"pinned_bytes\":%" PRIu64
+                   ",\"streamed_bytes\":%" PRIu64 ",\"reads\":%" PRIu32 ",\"keeps_rows\":%s",
+                   r->isolate.total_bytes, r->isolate.pinned_bytes, r->isolate.pass_bytes, r->reads,
+                   r->keeps_rows ? "true" : "false");
         putchar('}');
     }
     putchar(']');

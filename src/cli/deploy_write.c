@@ -103,7 +103,7 @@ static void put_sizes(const Deploy *d, FILE *out, const ClusterNode *n)
     put_number(out, "CHUNK", c->chunk);
     put_number(out, "SESSIONS", c->sessions);
     put_variable(out, "CACHE_TYPE", c->cache == CACHE_Q8_0 ? "q8_0" : "f16");
-    put_number(out, "PINNED_BYTES", deploy_plan_role(d, n)->pinned_bytes);
+    put_number(out, "PINNED_BYTES", deploy_plan_role(d, n)->isolate.pinned_bytes);
     if (n->role == CLUSTER_SHARD || n->head) put_number(out, "LOGIT_ROWS", d->plan.plan.logit_rows);
     if (n->warden == CLUSTER_FILE_NONE) return;
     const ClusterNode *w = &c->nodes[n->warden];
