@@ -14,6 +14,7 @@ enum {
     STATIONS_MOST = 320, /* with the shards below what an account may have */
     SHARDS_MOST = 128,
     SLOTS_DEFAULT = 2,
+    PACK_STEP_BYTES = 2 << 20,
     WARDEN_PART_BYTES = 4 << 20, /* of an answer to GET /knot */
     TLS_PORT = 443
 };
@@ -281,14 +282,91 @@ static Error choose_counts(Deploy *d, Options *o, bool *resident, Why *why)
     return OK;
 }
 
+/* ---- Cuts inside layers */
+
+/* Bytes of a phase, and of the attention cache that goes with it for a useful context. */
+static Error phase_weight(const Deploy *d, PhaseBound b, uint64_t cache_bytes, uint64_t *bytes,
+                          Why *why)
+{
+    PhaseMatrix matrices[PHASE_MATRICES_MAX];
+    uint32_t count;
+    TRY(phase_matrices(&d->model->file.knot, &d->model->hyper, phase_layer(b), phase_of(b),
+                       matrices, &count, why));
+    *bytes = phase_of(b) == PHASE_ATTN ? cache_bytes : 0;
+    for (uint32_t i = 0; i < count; i++) *bytes += matrices[i].weight->bytes;
+    return OK;
+}
+
+static uint64_t layer_cache_bytes(const Deploy *d, const Options *o)
+{
+    const Hyper *h = &d->model->hyper;
+    uint64_t context =
+        options_given(o, OPTION_CONTEXT) ? options_count(o, OPTION_CONTEXT) : PLAN_CONTEXT_USEFUL;
+    return 2 * sizeof(uint16_t) * context * options_count(o, OPTION_SLOTS) * h->kv_heads *
+           h->head_dim;
+}
+
+/* Ranges from the first phase on, each as long as `room` has place for it: of contiguous cuts none has fewer.
+ * False: a phase alone is larger, or there are too many. */
+static bool pack(const Deploy *d, uint64_t cache_bytes, uint64_t room, char *text, size_t text_room)
+{
+    uint32_t layers = d->model->hyper.layers, count = 0;
+    uint64_t used = 0, bytes;
+    size_t at = 0;
+    PhaseBound first = 0, end = layers * PHASES;
+    for (PhaseBound b = 0; b <= end; b++) {
+        if (b < end && phase_weight(d, b, cache_bytes, &bytes, NULL) != OK) return false;
+        if (b < end && bytes > room) return false;
+        if (b < end && used + bytes <= room) {
+            used += bytes;
+            continue;
+        }
+        char range[PHASE_RANGE_TEXT_MAX];
+        phase_range_text((PhaseRange){first, b}, layers, range);
+        at += (size_t)snprintf(text + at, text_room - at, "%s%s", count ? "," : "", range);
+        if (++count > STATIONS_MOST || at >= text_room) return false;
+        first = b;
+        used = bytes;
+    }
+    return true;
+}
+
+/* The largest room in which every node still keeps its range. */
+static Error choose_ranges(Deploy *d, Options *o, bool *resident, Why *why)
+{
+    static char text[STATIONS_MOST * PHASE_RANGE_TEXT_MAX];
+    uint64_t memory = options_count(o, OPTION_MEMORY), cache = layer_cache_bytes(d, o);
+    *resident = false;
+    for (uint64_t room = memory; room > memory / 4; room -= PACK_STEP_BYTES) {
+        bool of_stations = false, of_shards;
+        if (!pack(d, cache, room, text, sizeof text)) continue;
+        o->values[OPTION_RANGES].text = text;
+        o->values[OPTION_RANGES].given = true;
+        cluster_plan_free(&d->plan);
+        Error error = cluster_plan_make(o, o->operands[1], d->model, NULL, &d->plan, why);
+        if (error != OK && error != ERR_PLAN) return error;
+        if (error == OK) look(d, &of_stations, &of_shards);
+        *resident = of_stations && of_shards;
+        if (*resident) return OK;
+    }
+    o->values[OPTION_RANGES] = (OptionValue){0};
+    return OK;
+}
+
+/* Whole layers where they fit; where they do not, or only one phase a script does, cuts by bytes. */
 static Error plan_counts(Deploy *d, Options *o, Why *why)
 {
     bool given = options_given(o, OPTION_STATIONS) || options_given(o, OPTION_SHARDS) ||
                  options_given(o, OPTION_RANGES) || options_given(o, OPTION_WORKERS);
-    bool resident;
+    bool resident, packed;
     if (given) return cluster_plan_make(o, o->operands[1], d->model, NULL, &d->plan, why);
     TRY(choose_counts(d, o, &resident, why));
-    return resident ? OK : try_counts(d, o, PLAN_STATIONS_DEFAULT, PLAN_SHARDS_DEFAULT, why);
+    uint32_t stations = d->plan.plan.request.stations, shards = d->plan.plan.request.shards;
+    if (!resident) return try_counts(d, o, PLAN_STATIONS_DEFAULT, PLAN_SHARDS_DEFAULT, why);
+    if (stations <= d->model->hyper.layers) return OK;
+    TRY(choose_ranges(d, o, &packed, why));
+    bool fewer = packed && d->plan.plan.request.stations < stations;
+    return fewer ? OK : try_counts(d, o, stations, shards, why);
 }
 
 /* ---- The plan */
