@@ -377,12 +377,14 @@ static Error check_limits(const Deploy *d, Why *why)
     if (d->plan.place_count > most)
         return error_why(why, ERR_PLAN, "%u scripts, and an account may have %u. Give fewer %s.",
                          d->plan.place_count, most, "--stations, --shards, --replicas");
-    uint32_t calls = deploy_plan_calls(d), calls_max = deploy_plan_calls_max(d);
+    const PlanRequest *p = &d->plan.plan.request;
+    /* a round may ask every node twice, and an invocation has a few things of its own to do */
+    uint32_t calls = 2 * (p->stations + p->shards) + 8, calls_max = deploy_plan_calls_max(d);
     if (calls > calls_max)
         return error_why(
             why, ERR_PLAN,
-            "a token takes %u calls, and an invocation may make %u. Use fewer stations "
-            "and shards, or the paid plan.",
+            "an invocation may need %u calls, and %u are allowed. Use fewer stations and shards, or the "
+            "paid plan.",
             calls, calls_max);
     return OK;
 }

@@ -197,7 +197,7 @@ static void binding_of(const ClusterNode *n, char out[CLUSTER_FILE_ID_BYTES])
     out[i] = '\0';
 }
 
-/* The coordinator calls all nodes but the wardens, those their warden. */
+/* The coordinator calls all others, stations and shards their warden. */
 static void put_services(const Deploy *d, FILE *out, const ClusterNode *n)
 {
     const ClusterFile *c = &d->plan.file;
@@ -206,7 +206,7 @@ static void put_services(const Deploy *d, FILE *out, const ClusterNode *n)
     for (uint32_t i = 0; n->role == CLUSTER_COORDINATOR && i < c->node_count; i++) {
         char binding[CLUSTER_FILE_ID_BYTES];
         const ClusterNode *other = &c->nodes[i];
-        if (other->role != CLUSTER_STATION && other->role != CLUSTER_SHARD) continue;
+        if (other->role == CLUSTER_COORDINATOR) continue;
         binding_of(other, binding);
         put_service(d, out, binding, other, &any);
     }
