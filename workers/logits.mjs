@@ -60,24 +60,10 @@ function score(model, ids, top, isa) {
     return { positions, xxh3, ...facts(model, isa) };
 }
 
-/* Greedy text, one token a step; times the steps after the prompt. */
 function generate(model, ids, count, isa) {
-    const { chunk } = model.figures(), out = [], begin = performance.now();
-    let last = 0;
-    for (let at = 0; at < ids.length; at += chunk) {
-        const part = ids.slice(at, at + chunk);
-        model.forward(part, at);
-        last = part.length - 1;
-    }
-    out.push(model.best(last));
-    const middle = performance.now();
-    for (let n = 1; n < count; n++) {
-        model.forward(out.slice(-1), ids.length + n - 1);
-        out.push(model.best(0));
-    }
-    const end = performance.now();
+    const { ids: out, prefill_ms, decode_ms } = model.generate(ids, count);
     return {
-        ids: out, prefill_tps: ids.length / (middle - begin) * 1000, decode_tps: (count - 1) / (end - middle) * 1000,
+        ids: out, prefill_tps: ids.length / prefill_ms * 1000, decode_tps: (count - 1) / decode_ms * 1000,
         ...facts(model, isa),
     };
 }

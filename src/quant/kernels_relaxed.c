@@ -8,14 +8,17 @@
  * Its specification leaves open what it gives for weights above 127 only. All elements here are at
  * most 63: one result everywhere, the same as the reference's. A chain of up to 8 groups stays in
  * int16 (bounds in docs/format/numerics.md, section 5), then one i32x4.dot_i16x8 applies the scale
- * and adds the two lanes of a row. The instructions with floats are never used: theirs differ.
- *
- * Functions named tile_ are inlined with constant type, chunks and tokens. */
+ * and adds the two lanes of a row. The instructions with floats are never used: theirs differ. Nor
+ * is i32x4.relaxed_dot_i8x16_i7x16_add: one instruction on some machines, five on others, and the
+ * first compiler of V8 11.3 (Node 20) gives wrong sums. */
 #include "quant/kernels_tables.h"
 #include "quant/panel_simd128.h"
 #include "quant/quantize_simd128.h"
 
-enum { TILE_TOKENS = 2 };
+UNPACK_INLINE v128_t dot(v128_t sums, v128_t activations, v128_t weights)
+{
+    return wasm_i16x8_add(sums, wasm_i16x8_relaxed_dot_i8x16_i7x16(activations, weights));
+}
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
@@ -42,6 +45,31 @@ UNPACK_INLINE v128_t group(BlockType type, const uint8_t *lines, uint32_t chunk,
     return v;
 }
 
+/* Groups l and l + 4 of a type with nibbles, where l is known only when it runs. */
+UNPACK_INLINE void two_groups(BlockType type, const uint8_t *lines, uint32_t chunk, uint32_t l,
+                              v128_t *low, v128_t *high)
+{
+    PanelLines k = panel_lines(type);
+    uint32_t crumbs = k.bit_lines, rest = crumbs + k.crumb_lines;
+    v128_t nibbles = simd_line(lines, rest + l, chunk);
+    *low = field(nibbles, 0, 0, 15);
+    *high = field(nibbles, 4, 0, 15);
+    if (k.bit_lines) {
+        v128_t bits = simd_line(lines, 0, chunk),
+               factor = wasm_v128_load16_splat(&simd_bit_factor[l]);
+        v128_t next = wasm_u16x8_shr(bits, 4);
+        *low = wasm_v128_or(*low, field(wasm_i16x8_mul(bits, factor), 4, 4, 1));
+        *high = wasm_v128_or(*high, field(wasm_i16x8_mul(next, factor), 4, 4, 1));
+    }
+    if (k.crumb_lines) {
+        v128_t factor = wasm_v128_load16_splat(&simd_crumb_factor[l]);
+        v128_t first = wasm_i16x8_mul(simd_line(lines, crumbs, chunk), factor);
+        v128_t second = wasm_i16x8_mul(simd_line(lines, crumbs + 1, chunk), factor);
+        *low = wasm_v128_or(*low, field(first, 6, 4, 3));
+        *high = wasm_v128_or(*high, field(second, 6, 4, 3));
+    }
+}
+
 /* Chains start at the negated sums of their lanes times 1 << this, the zero point; at 0 when it is
  * negative. Sixteen products of Q5 would leave int16 if they did not start at -16 times that. */
 UNPACK_INLINE int chain_shift(BlockType type)
@@ -55,172 +83,99 @@ UNPACK_INLINE int chain_shift(BlockType type)
     default: return -1;
     }
 }
-
-UNPACK_INLINE void start(const Tile *tile, size_t lanes_offset, int shift, uint32_t chunks,
-                         uint32_t tokens, Sums *c)
+UNPACK_INLINE v128_t chain_start(BlockType type, const void *lanes)
 {
-    UNROLL
-    for (uint32_t t = 0; t < tokens; t++) {
-        v128_t v = wasm_i32x4_splat(0);
-        if (shift >= 0)
-            v = wasm_i16x8_shl(
-                wasm_v128_load32_splat(tile->activation + t * tile->stride + lanes_offset),
-                (uint32_t)shift);
-        UNROLL
-        for (uint32_t n = 0; n < chunks; n++) c->at[n][t] = v;
-    }
+    int shift = chain_shift(type);
+    if (shift < 0) return wasm_i32x4_splat(0);
+    return wasm_i16x8_shl(wasm_v128_load32_splat(lanes), (uint32_t)shift);
 }
 
-/* Group g of 32 elements at `lines`, whose activations start at `q_offset`. */
-UNPACK_INLINE void add_group(BlockType type, const Tile *tile, const uint8_t *lines,
-                             size_t q_offset, uint32_t g, uint32_t chunks, uint32_t tokens, Sums *c)
+/* Chains per 32 elements of the K types: one of all, or one of each half. */
+UNPACK_INLINE uint32_t chain_count(BlockType type) { return type == BLOCK_Q4_K ? 1 : 2; }
+
+/* Groups l and l + 4 of every line: first += the former, second (may be the same) += the latter. */
+UNPACK_INLINE void line_chains(BlockType type, const uint8_t *lines, uint32_t chunk, Tokens q,
+                               uint32_t chunks, uint32_t tokens, Sums *first, Sums *second)
 {
-    v128_t a[TILE_TOKENS];
-    UNROLL
-    for (uint32_t t = 0; t < tokens; t++)
-        a[t] = wasm_v128_load32_splat(tile->activation + t * tile->stride + q_offset + 4 * g);
-    UNROLL
-    for (uint32_t n = 0; n < chunks; n++) {
-        v128_t w = group(type, lines, tile->chunk + n, g);
-        UNROLL
-        for (uint32_t t = 0; t < tokens; t++)
-            c->at[n][t] = wasm_i16x8_add(c->at[n][t], wasm_i16x8_relaxed_dot_i8x16_i7x16(a[t], w));
-    }
-}
-
-/* ---- blocks of 32 ---------------------------------------------------------------------------- */
-
-/* Q5_1 has no zero point and gets back what its chain started at. */
-UNPACK_INLINE void tile_32(BlockType type, const Tile *tile, uint32_t chunks, uint32_t tokens)
-{
-    const uint8_t *lines = tile->block + panel_head_bytes(type);
-    Sums c, s;
-    start(tile, offsetof(Activation32, negative_lanes), chain_shift(type), chunks, tokens, &c);
-    UNROLL
-    for (uint32_t n = 0; n < 8; n++) /* 0 4 1 5 ..: both nibbles of a line come from one load */
-        add_group(type, tile, lines, 0, n / 2 + 4 * (n % 2), chunks, tokens, &c);
-    UNROLL
-    for (uint32_t t = 0; t < tokens; t++) {
-        const uint8_t *sum =
-            tile->activation + t * tile->stride + offsetof(Activation32, negative_sum);
-        v128_t back = wasm_i32x4_splat(0);
-        if (type == BLOCK_Q5_1) back = wasm_i32x4_shl(wasm_v128_load32_splat(sum), 4);
-        UNROLL
-        for (uint32_t n = 0; n < chunks; n++)
-            s.at[n][t] =
-                wasm_i32x4_sub(wasm_i32x4_dot_i16x8(c.at[n][t], wasm_i16x8_splat(1)), back);
-    }
-    simd_finish_32(type, tile, &s, chunks, tokens);
-}
-
-/* ---- blocks of 256 --------------------------------------------------------------------------- */
-
-/* i += (scale k) c for chains of sub j; scales are the `which`-th of pair p. */
-UNPACK_INLINE void add_chains(BlockType type, const Tile *tile, const uint8_t *pairs, uint32_t p,
-                              uint32_t which, uint32_t j, const Sums *c, uint32_t chunks,
-                              uint32_t tokens, Sums *i)
-{
-    UNROLL
-    for (uint32_t n = 0; n < chunks; n++) {
-        v128_t pair =
-            simd_pair(pairs, p, tile->chunk + n, type == BLOCK_Q3_K || type == BLOCK_Q6_K);
-        if (type == BLOCK_Q2_K) pair = wasm_v128_and(pair, wasm_i16x8_splat(15));
-        v128_t scale = simd_twice(pair, which);
+    ROLLED
+    for (uint32_t l = 0; l < 4; l++) {
+        v128_t a[SIMD_TOKENS_MAX], b[SIMD_TOKENS_MAX];
         UNROLL
         for (uint32_t t = 0; t < tokens; t++) {
-            const uint8_t *k =
-                tile->activation + t * tile->stride + offsetof(Activation256, k_twice) + 4 * j;
-            v128_t scale_k = wasm_i16x8_mul(scale, wasm_v128_load32_splat(k));
-            i->at[n][t] = wasm_i32x4_add(i->at[n][t], wasm_i32x4_dot_i16x8(c->at[n][t], scale_k));
+            a[t] = wasm_v128_load32_splat(simd_token(q, t) + 4 * l);
+            b[t] = wasm_v128_load32_splat(simd_token(q, t) + 4 * l + 16);
+        }
+        UNROLL
+        for (uint32_t n = 0; n < chunks; n++) {
+            v128_t low, high;
+            two_groups(type, lines, chunk + n, l, &low, &high);
+            UNROLL
+            for (uint32_t t = 0; t < tokens; t++) {
+                first->at[n][t] = dot(first->at[n][t], a[t], low);
+                second->at[n][t] = dot(second->at[n][t], b[t], high);
+            }
         }
     }
 }
 
-/* Sub j of Q4_K: one chain of 16 products a lane, at most 15 * 127 * 16 = 30480. */
-UNPACK_INLINE void sub_q4_k(const Tile *tile, const uint8_t *lines, const uint8_t *pairs,
-                            uint32_t j, uint32_t chunks, uint32_t tokens, Sums *i)
-{
-    Sums c;
-    start(tile, 0, -1, chunks, tokens, &c);
-    UNROLL
-    for (uint32_t n = 0; n < 8; n++)
-        add_group(BLOCK_Q4_K, tile, lines, 32 * j, n / 2 + 4 * (n % 2), chunks, tokens, &c);
-    add_chains(BLOCK_Q4_K, tile, pairs, j / 2, j % 2, j, &c, chunks, tokens, i);
-}
-
-/* Sub j of the other types: two chains of 8 products, each with its scale (Q5_K: the same). */
-UNPACK_INLINE void sub_halves(BlockType type, const Tile *tile, const uint8_t *lines,
-                              const uint8_t *pairs, uint32_t j, uint32_t chunks, uint32_t tokens,
-                              Sums *i)
+/* The same without a loop, one chunk. */
+UNPACK_INLINE void chunk_chains(BlockType type, const uint8_t *lines, uint32_t chunk, Tokens q,
+                                uint32_t tokens, Sums *first, Sums *second)
 {
     UNROLL
-    for (uint32_t h = 0; h < 2; h++) {
-        Sums c;
-        start(tile, offsetof(Activation256, negative_half_lanes) + 4 * (2 * j + h),
-              chain_shift(type), chunks, tokens, &c);
+    for (uint32_t n = 0; n < 8; n++) { /* 0 4 1 5 ..: both nibbles of a line come from one load */
+        uint32_t g = n / 2 + 4 * (n % 2);
+        v128_t w = group(type, lines, chunk, g), *to = g < 4 ? first->at[0] : second->at[0];
         UNROLL
-        for (uint32_t g = 4 * h; g < 4 * h + 4; g++)
-            add_group(type, tile, lines, 32 * j, g, chunks, tokens, &c);
-        if (type == BLOCK_Q5_K)
-            add_chains(type, tile, pairs, j / 2, j % 2, j, &c, chunks, tokens, i);
-        else add_chains(type, tile, pairs, j, h, j, &c, chunks, tokens, i);
+        for (uint32_t t = 0; t < tokens; t++)
+            to[t] = dot(to[t], wasm_v128_load32_splat(simd_token(q, t) + 4 * g), w);
     }
 }
 
-UNPACK_INLINE void tile_256(BlockType type, const Tile *tile, uint32_t chunks, uint32_t tokens)
+UNPACK_INLINE void chains(BlockType type, const uint8_t *lines, uint32_t chunk, Tokens q,
+                          uint32_t chunks, uint32_t tokens, Sums *first, Sums *second)
 {
-    const uint8_t *pairs = tile->block + HALVES_BYTES * (unpack_has_min(type) ? 2 : 1);
-    const uint8_t *lines = tile->block + panel_head_bytes(type);
-    uint32_t sub_bytes = panel_lines_count(panel_lines(type)) * LINE_BYTES;
-    Sums i;
-    start(tile, 0, -1, chunks, tokens, &i);
-    for (uint32_t p = 0; p < 4; p++) /* two subs a step */
-        UNROLL
-    for (uint32_t j = 2 * p; j < 2 * p + 2; j++) {
-        if (type == BLOCK_Q4_K) sub_q4_k(tile, lines + j * sub_bytes, pairs, j, chunks, tokens, &i);
-        else sub_halves(type, tile, lines + j * sub_bytes, pairs, j, chunks, tokens, &i);
-    }
-    simd_finish_256(type, tile, pairs, &i, chunks, tokens);
+    if (chunks == 1) chunk_chains(type, lines, chunk, q, tokens, first, second);
+    else line_chains(type, lines, chunk, q, chunks, tokens, first, second);
 }
 
-/* ---- panels of blocks ------------------------------------------------------------------------ */
-
-/* Measured with V8: more chunks would spill where elements take more steps to make. */
-UNPACK_INLINE uint32_t tile_chunks(BlockType type)
+/* The sum of a chain of 32. Q5_1 has no zero point and gets back what its chain started at. */
+UNPACK_INLINE v128_t chain_sum(BlockType type, v128_t c, const uint8_t *activation)
 {
-    return type == BLOCK_Q4_K || !unpack_scale_count(type) ? 4 : 2;
+    v128_t sum = wasm_i32x4_dot_i16x8(c, wasm_i16x8_splat(1));
+    if (type != BLOCK_Q5_1) return sum;
+    v128_t start = wasm_v128_load32_splat(activation + offsetof(Activation32, negative_sum));
+    return wasm_i32x4_sub(sum, wasm_i32x4_shl(start, 4));
 }
 
-UNPACK_INLINE void tile_any(BlockType type, Tile tile, uint32_t tokens)
+UNPACK_INLINE v128_t chain_start_32(BlockType type, const uint8_t *activation)
 {
-    uint32_t chunks = tile_chunks(type);
-    for (tile.chunk = 0; tile.chunk < CHUNKS;
-         tile.chunk += chunks, tile.acc += CHUNK_ROWS * chunks) {
-        if (unpack_scale_count(type)) tile_256(type, &tile, chunks, tokens);
-        else tile_32(type, &tile, chunks, tokens);
-    }
+    return chain_start(type, activation + offsetof(Activation32, negative_lanes));
+}
+UNPACK_INLINE v128_t chain_start_256(BlockType type, const uint8_t *activation, uint32_t half)
+{
+    return chain_start(type, activation + offsetof(Activation256, negative_half_lanes) + 4 * half);
+}
+UNPACK_INLINE v128_t chain_scale(BlockType type, v128_t scale)
+{
+    (void)type;
+    return wasm_v128_or(scale, wasm_i32x4_shl(scale, 16));
+}
+UNPACK_INLINE v128_t chain_scaled(BlockType type, v128_t c, v128_t scale_k)
+{
+    (void)type;
+    return wasm_i32x4_dot_i16x8(c, scale_k);
 }
 
-UNPACK_INLINE void panel_blocks(BlockType type, const uint8_t *panel, uint32_t cols,
-                                const uint8_t *activations, size_t stride, uint32_t tokens,
-                                float *out, size_t out_stride)
+/* Measured with V8: with two chains of four tokens, two chunks are more vectors than it has registers for. */
+UNPACK_INLINE uint32_t chain_tile_chunks(BlockType type, uint32_t tokens)
 {
-    bool is_256 = unpack_scale_count(type) != 0;
-    size_t step = is_256 ? sizeof(Activation256) : sizeof(Activation32);
-    float acc[KERNEL_TOKENS_MAX * PANEL_ROWS] = {0};
-    for (uint32_t b = 0; b < cols / (is_256 ? 256 : 32);
-         b++, panel += panel_block_bytes(type), activations += step) {
-        Tile tile = {panel, 0, activations, stride, acc, NULL, 0};
-        for (uint32_t left = tokens; left > 0; left -= left > 1 ? TILE_TOKENS : 1) {
-            if (left > 1) tile_any(type, tile, TILE_TOKENS);
-            else tile_any(type, tile, 1);
-            tile.activation += TILE_TOKENS * stride;
-            tile.acc += TILE_TOKENS * PANEL_ROWS;
-        }
-    }
-    for (uint32_t t = 0; t < tokens; t++)
-        memcpy(out + t * out_stride, acc + t * PANEL_ROWS, PANEL_ROWS * sizeof *acc);
+    if (tokens == 1) return panel_lines(type).nibble_lines ? CHUNKS : 1;
+    return unpack_scale_count(type) && type != BLOCK_Q4_K ? 1 : 2;
 }
+
+#define SIMD128_CHAINS
+#include "quant/panel_simd128_body.h"
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -247,6 +202,6 @@ KERNELS_PANEL(panel_q5_k, panel_blocks, BLOCK_Q5_K)
 KERNELS_PANEL(panel_q6_k, panel_blocks, BLOCK_Q6_K)
 
 const Kernels kernels_relaxed = {
-    ISA_RELAXED, KERNELS_PANELS,
+    ISA_RELAXED,
+    KERNELS_PANELS,
     {activation_quantize_float, quantize_simd128_32, quantize_simd128_256}};
-

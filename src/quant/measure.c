@@ -17,11 +17,13 @@ typedef struct Sizes {
 static Error sizes_of(const MeasureShape *shape, Sizes *out, Why *why)
 {
     if (shape->rows == 0 || shape->rows % PANEL_ROWS || shape->tokens == 0)
-        return error_why(why, ERR_SHAPE, "%u rows and %u tokens", (unsigned)shape->rows, (unsigned)shape->tokens);
+        return error_why(why, ERR_SHAPE, "%u rows and %u tokens", (unsigned)shape->rows,
+                         (unsigned)shape->tokens);
     TRY(layout_panel_bytes(shape->type, shape->cols, &out->panel, why));
     TRY(layout_tensor_bytes(shape->type, LAYOUT_X16, shape->rows, shape->cols, &out->weights, why));
     out->weights = (out->weights + 63) & ~(uint64_t)63;
-    out->activation_stride = kernels_activation_row_bytes(kernels_activation_form(shape->type), shape->cols);
+    out->activation_stride =
+        kernels_activation_row_bytes(kernels_activation_form(shape->type), shape->cols);
     if (!bytes_mul(out->activation_stride, shape->tokens, &out->activations) ||
         !bytes_mul((uint64_t)shape->rows * sizeof(float), shape->tokens, &out->out))
         return error_why(why, ERR_TOO_LARGE, "%u tokens", (unsigned)shape->tokens);
@@ -33,9 +35,10 @@ Error measure_bytes(const MeasureShape *shape, size_t *out, Why *why)
     Sizes sizes;
     TRY(sizes_of(shape, &sizes, why));
     uint64_t aside = (uint64_t)shape->cols * sizeof(float) * PANEL_ROWS, total;
-    if (!bytes_add(sizes.weights, sizes.activations, &total) || !bytes_add(total, sizes.out + aside, &total) ||
-        total > SIZE_MAX / 2)
-        return error_why(why, ERR_TOO_LARGE, "%u x %u weights", (unsigned)shape->rows, (unsigned)shape->cols);
+    if (!bytes_add(sizes.weights, sizes.activations, &total) ||
+        !bytes_add(total, sizes.out + aside, &total) || total > SIZE_MAX / 2)
+        return error_why(why, ERR_TOO_LARGE, "%u x %u weights", (unsigned)shape->rows,
+                         (unsigned)shape->cols);
     *out = (size_t)total;
     return OK;
 }
@@ -47,7 +50,8 @@ static void fill_row(BlockType type, uint32_t cols, uint64_t *seed, uint8_t *row
 {
     const BlockTraits *traits = block_traits((uint32_t)type);
     for (uint32_t b = 0; b < cols / traits->elements; b++, row += traits->bytes) {
-        for (uint32_t i = 0; i < traits->bytes; i++) row[i] = (uint8_t)(hash_mix64((*seed)++) >> 17);
+        for (uint32_t i = 0; i < traits->bytes; i++)
+            row[i] = (uint8_t)(hash_mix64((*seed)++) >> 17);
         uint16_t half = (uint16_t)(0x1c00 | (hash_mix64((*seed)++) & 0x83ff)); /* +-0.004..0.008 */
         if (type == BLOCK_F32) row[3] = (uint8_t)((row[3] & 0x80) | 0x3c), row[2] &= 0x7f;
         else if (traits->elements == 1) bytes_store16(row, half);
@@ -58,19 +62,21 @@ static void fill_row(BlockType type, uint32_t cols, uint64_t *seed, uint8_t *row
     }
 }
 
-static Error fill_weights(const MeasureShape *shape, const Sizes *sizes, uint8_t *weights, uint8_t *aside, Why *why)
+static Error fill_weights(const MeasureShape *shape, const Sizes *sizes, uint8_t *weights,
+                          uint8_t *aside, Why *why)
 {
     uint64_t seed = 1, row_bytes = 0;
     TRY(block_row_bytes(shape->type, shape->cols, &row_bytes, why));
-    for (uint32_t r = 0; r < PANEL_ROWS; r++) fill_row(shape->type, shape->cols, &seed, aside + r * row_bytes);
+    for (uint32_t r = 0; r < PANEL_ROWS; r++)
+        fill_row(shape->type, shape->cols, &seed, aside + r * row_bytes);
     TRY(layout_panel_from_rows(shape->type, aside, PANEL_ROWS, shape->cols, weights, why));
     for (uint32_t p = 1; p < shape->rows / PANEL_ROWS; p++)
         memcpy(weights + p * sizes->panel, weights, (size_t)sizes->panel);
     return OK;
 }
 
-static void fill_activations(const Kernels *kernels, const MeasureShape *shape, const Sizes *sizes, float *aside,
-                             uint8_t *activations)
+static void fill_activations(const Kernels *kernels, const MeasureShape *shape, const Sizes *sizes,
+                             float *aside, uint8_t *activations)
 {
     ActivationForm form = kernels_activation_form(shape->type);
     for (uint32_t t = 0; t < shape->tokens; t++) {
@@ -86,8 +92,8 @@ static MeasureRate rate_of(uint64_t best_ns, uint32_t runs, double macs, double 
     return (MeasureRate){ns, macs / ns, bytes / ns, runs};
 }
 
-Error measure_product(const Kernels *kernels, const MeasureShape *shape, uint8_t *memory, const Parallel *parallel,
-                      const MeasureClock *clock, uint64_t budget_ns, MeasureRate *out, Why *why)
+Error measure_prepare(const Kernels *kernels, const MeasureShape *shape, uint8_t *memory,
+                      MatmulTile *out, Why *why)
 {
     Sizes sizes;
     TRY(sizes_of(shape, &sizes, why));
@@ -96,8 +102,30 @@ Error measure_product(const Kernels *kernels, const MeasureShape *shape, uint8_t
     float *aside = products + (size_t)shape->rows * shape->tokens;
     TRY(fill_weights(shape, &sizes, memory, (uint8_t *)aside, why));
     fill_activations(kernels, shape, &sizes, aside, activations);
-    MatmulTile tile = {shape->type, LAYOUT_X16, shape->cols, memory, 0, shape->rows, activations,
-                       sizes.activation_stride, shape->tokens, products, shape->rows, NULL, 0};
+    *out = (MatmulTile){shape->type,
+                        LAYOUT_X16,
+                        shape->cols,
+                        memory,
+                        0,
+                        shape->rows,
+                        activations,
+                        sizes.activation_stride,
+                        shape->tokens,
+                        products,
+                        shape->rows,
+                        NULL,
+                        0};
+    return OK;
+}
+
+Error measure_product(const Kernels *kernels, const MeasureShape *shape, uint8_t *memory,
+                      const Parallel *parallel, const MeasureClock *clock, uint64_t budget_ns,
+                      MeasureRate *out, Why *why)
+{
+    Sizes sizes;
+    MatmulTile tile;
+    TRY(sizes_of(shape, &sizes, why));
+    TRY(measure_prepare(kernels, shape, memory, &tile, why));
     uint64_t begin = clock->now_ns(clock->context), before = begin, best = UINT64_MAX;
     uint32_t runs = 0;
     while (runs < 3 || before - begin < budget_ns) {
@@ -136,14 +164,15 @@ static void read_item(void *argument, uint32_t item, uint32_t worker)
     for (size_t i = 0; i < READ_LANES; i++) read->sums[worker][0] += lanes[i];
 }
 
-MeasureRate measure_read(const uint8_t *memory, size_t bytes, const Parallel *parallel, const MeasureClock *clock,
-                         uint64_t budget_ns)
+MeasureRate measure_read(const uint8_t *memory, size_t bytes, const Parallel *parallel,
+                         const MeasureClock *clock, uint64_t budget_ns)
 {
     Read read = {memory, bytes, {{0}}};
     uint64_t begin = clock->now_ns(clock->context), before = begin, best = UINT64_MAX;
     uint32_t runs = 0;
     while (runs < 3 || before - begin < budget_ns) {
-        parallel_run(parallel, read_item, &read, (uint32_t)((bytes + READ_ITEM_BYTES - 1) / READ_ITEM_BYTES));
+        parallel_run(parallel, read_item, &read,
+                     (uint32_t)((bytes + READ_ITEM_BYTES - 1) / READ_ITEM_BYTES));
         uint64_t now = clock->now_ns(clock->context);
         if (now - before < best) best = now - before;
         before = now;

@@ -26,7 +26,11 @@ typedef struct MeasureRate {
 /* Memory for one measurement, 64-byte aligned. Errors  as layout_panel_bytes. */
 MUST_CHECK Error measure_bytes(const MeasureShape *shape, size_t *out, Why *why);
 
-/* Fills `memory` with weights and activations that vary, then multiplies for `budget_ns`, at least three times. */
+/* Fills `memory` with weights and activations that vary; `out` is the product over them. */
+MUST_CHECK Error measure_prepare(const Kernels *kernels, const MeasureShape *shape, uint8_t *memory, MatmulTile *out,
+                                 Why *why);
+
+/* Prepares, then multiplies for `budget_ns`, at least three times. */
 MUST_CHECK Error measure_product(const Kernels *kernels, const MeasureShape *shape, uint8_t *memory,
                                  const Parallel *parallel, const MeasureClock *clock, uint64_t budget_ns,
                                  MeasureRate *out, Why *why);

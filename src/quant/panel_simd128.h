@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both WebAssembly kernels share: a chunk is 4 rows of a panel's line in one vector; scales,
- * minimums and the float steps of a tile of a few chunks x tokens. Private to this room.
+/* What both WebAssembly kernels share: a chunk is 4 rows of a panel's line in one vector; its scales,
+ * minimums and float steps. Private to this room.
  *
  *   chunk (16 B):  | row 0: e0 e1 e2 e3 | row 1: .. | row 2: .. | row 3: .. | */
 #ifndef COBORD_QUANT_PANEL_SIMD128_H
@@ -13,22 +13,26 @@
 #include "quant/panel.h"
 #include "quant/unroll.h"
 
-enum { CHUNK_ROWS = 4, CHUNKS = PANEL_ROWS / CHUNK_ROWS, CHUNK_BYTES = 16, TILE_TOKENS_MAX = 2 };
+enum { CHUNK_ROWS = 4, CHUNKS = PANEL_ROWS / CHUNK_ROWS, CHUNK_BYTES = 16, SIMD_TOKENS_MAX = 4 };
 
-/* Where one tile reads and adds: a block from its first chunk on, activations of its first token at
- * this block. */
-typedef struct Tile {
-    const uint8_t *block;
-    uint32_t chunk;
-    const uint8_t *activation;
+/* Activation rows of one block, of the first of several tokens. */
+typedef struct Tokens {
+    const uint8_t *first;
     size_t stride;
-    float *acc;          /* [tokens][16], at row 4 chunk */
-    const uint8_t *wide; /* kernels_simd128.c only: widened elements of the first token */
-    size_t wide_stride;
-} Tile;
+} Tokens;
 
+UNPACK_INLINE const uint8_t *simd_token(Tokens tokens, uint32_t t)
+{
+    return tokens.first + t * tokens.stride;
+}
+
+/* Multiplied by these, bit l of a number comes to bit 4, and bits 2l + 1..2l come to bits 7..6: what is taken apart in
+ * a loop over l. Shifts by a number that is no constant take V8 four instructions. */
+static const uint16_t simd_bit_factor[4] = {16, 8, 4, 2}, simd_crumb_factor[4] = {64, 16, 4, 1};
+
+/* A vector for each chunk and token of a tile. */
 typedef struct Sums {
-    v128_t at[CHUNKS][TILE_TOKENS_MAX];
+    v128_t at[CHUNKS][SIMD_TOKENS_MAX];
 } Sums;
 
 UNPACK_INLINE v128_t simd_line(const uint8_t *lines, uint32_t line, uint32_t chunk)
@@ -49,33 +53,40 @@ UNPACK_INLINE v128_t simd_halves(const uint8_t *p)
     return wasm_v128_or(number, wasm_v128_and(special, wasm_i32x4_splat(0x7f800000)));
 }
 
+/* d and, where there is one, the minimum of four rows. */
+typedef struct ChunkHalves {
+    v128_t d, m;
+} ChunkHalves;
+
+UNPACK_INLINE ChunkHalves simd_chunk_halves(BlockType type, const uint8_t *block, uint32_t chunk)
+{
+    const uint8_t *at = block + 2 * CHUNK_ROWS * chunk;
+    ChunkHalves h = {simd_halves(at), wasm_i32x4_splat(0)};
+    if (unpack_has_min(type)) h.m = simd_halves(at + HALVES_BYTES);
+    return h;
+}
+
 /* ---- blocks of 32 ---------------------------------------------------------------------------- */
 
-/* acc = acc + d * (scale * (float) S), with a minimum + m * scale_sum. */
-UNPACK_INLINE void simd_finish_32(BlockType type, const Tile *tile, const Sums *s, uint32_t chunks,
-                                  uint32_t tokens)
+/* acc + d * (scale * (float) S), with a minimum + m * scale_sum. */
+UNPACK_INLINE v128_t simd_add_32(BlockType type, v128_t acc, ChunkHalves h, v128_t s,
+                                 const uint8_t *activation)
 {
-    UNROLL
-    for (uint32_t c = 0; c < chunks; c++) {
-        const uint8_t *halves = tile->block + 2 * CHUNK_ROWS * (tile->chunk + c);
-        v128_t d = simd_halves(halves), m = wasm_i32x4_splat(0);
-        if (unpack_has_min(type)) m = simd_halves(halves + HALVES_BYTES);
-        UNROLL
-        for (uint32_t t = 0; t < tokens; t++) {
-            const uint8_t *a = tile->activation + t * tile->stride;
-            float *acc = tile->acc + t * PANEL_ROWS + CHUNK_ROWS * c;
-            v128_t scale = simd_all_f32(a + offsetof(Activation32, scale));
-            v128_t step =
-                wasm_f32x4_mul(d, wasm_f32x4_mul(scale, wasm_f32x4_convert_i32x4(s->at[c][t])));
-            if (unpack_has_min(type))
-                step = wasm_f32x4_add(
-                    step, wasm_f32x4_mul(m, simd_all_f32(a + offsetof(Activation32, scale_sum))));
-            wasm_v128_store(acc, wasm_f32x4_add(wasm_v128_load(acc), step));
-        }
+    v128_t scale = simd_all_f32(activation + offsetof(Activation32, scale));
+    v128_t step = wasm_f32x4_mul(h.d, wasm_f32x4_mul(scale, wasm_f32x4_convert_i32x4(s)));
+    if (unpack_has_min(type)) {
+        v128_t sum = simd_all_f32(activation + offsetof(Activation32, scale_sum));
+        step = wasm_f32x4_add(step, wasm_f32x4_mul(h.m, sum));
     }
+    return wasm_f32x4_add(acc, step);
 }
 
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
+
+UNPACK_INLINE const uint8_t *simd_pairs(BlockType type, const uint8_t *block)
+{
+    return block + HALVES_BYTES * (unpack_has_min(type) ? 2 : 1);
+}
 
 /* Pair p of scales as int16 pairs, one pair a row. */
 UNPACK_INLINE v128_t simd_pair(const uint8_t *pairs, uint32_t p, uint32_t chunk, bool is_signed)
@@ -84,21 +95,12 @@ UNPACK_INLINE v128_t simd_pair(const uint8_t *pairs, uint32_t p, uint32_t chunk,
     return is_signed ? wasm_i16x8_load8x8(at) : wasm_u16x8_load8x8(at);
 }
 
-UNPACK_INLINE bool is_wide(const Tile *tile, uint32_t tokens)
+/* Scale n of 8 or 16 of a block as int16, in the low half of each row's 32 bits. Pairs are read from their second byte
+ * on for odd n, up to one byte of the lines behind: a shift by a number that is no constant would take longer. */
+UNPACK_INLINE v128_t simd_scale(BlockType type, const uint8_t *pairs, uint32_t n, uint32_t chunk)
 {
-    uint32_t wide = 0;
-    UNROLL
-    for (uint32_t t = 0; t < tokens; t++)
-        wide |= bytes_load32(tile->activation + t * tile->stride + offsetof(Activation256, wide));
-    return wide != 0;
-}
-
-UNPACK_INLINE v128_t add_minimum(v128_t j, const Tile *tile, v128_t minimum, size_t offset,
-                                 uint32_t t)
-{
-    return wasm_i32x4_add(
-        j, wasm_i32x4_dot_i16x8(
-               minimum, wasm_v128_load32_splat(tile->activation + t * tile->stride + offset)));
+    v128_t scale = simd_pair(pairs + n % 2, n / 2, chunk, type == BLOCK_Q3_K || type == BLOCK_Q6_K);
+    return wasm_v128_and(scale, wasm_i32x4_splat(type == BLOCK_Q2_K ? 15 : 0xffff));
 }
 
 /* (first, first) or (second, second) of each pair of int16. */
@@ -110,59 +112,47 @@ UNPACK_INLINE v128_t simd_twice(v128_t pairs, uint32_t which)
     return wasm_v128_or(high, wasm_v128_andnot(pairs, wasm_i32x4_splat(0xffff)));
 }
 
-/* sum of m k A. Sums of 32 fit int16 unless a token is wide; sums of 16 always do. */
-UNPACK_INLINE void simd_minimums(BlockType type, const Tile *tile, const uint8_t *pairs,
-                                 uint32_t chunks, uint32_t tokens, Sums *j)
+UNPACK_INLINE v128_t add_minimum(v128_t j, v128_t minimum, const void *sums)
 {
-    enum {
-        SUMS = offsetof(Activation256, k_sums),
-        HALF_SUMS = offsetof(Activation256, k_half_sums)
-    };
-    bool halves = type == BLOCK_Q2_K, wide = !halves && is_wide(tile, tokens);
-    UNROLL
-    for (uint32_t c = 0; c < chunks; c++) {
-        UNROLL
-        for (uint32_t t = 0; t < tokens; t++) j->at[c][t] = wasm_i32x4_splat(0);
-        for (uint32_t p = 0; p < (halves ? 8 : 4); p++) {
-            v128_t m = simd_pair(pairs, halves ? p : 4 + p, tile->chunk + c, false);
-            if (halves) m = wasm_u16x8_shr(m, 4);
-            UNROLL
-            for (uint32_t t = 0; t < tokens; t++) {
-                v128_t sum = j->at[c][t];
-                if (!wide) sum = add_minimum(sum, tile, m, (halves ? HALF_SUMS : SUMS) + 4 * p, t);
-                else {
-                    sum = add_minimum(sum, tile, simd_twice(m, 0), HALF_SUMS + 8 * p, t);
-                    sum = add_minimum(sum, tile, simd_twice(m, 1), HALF_SUMS + 8 * p + 4, t);
-                }
-                j->at[c][t] = sum;
-            }
-        }
-    }
+    return wasm_i32x4_add(j, wasm_i32x4_dot_i16x8(minimum, wasm_v128_load32_splat(sums)));
 }
 
-/* acc = acc + D * (d * (float) I - dmin * (float) J), J made here. */
-UNPACK_INLINE void simd_finish_256(BlockType type, const Tile *tile, const uint8_t *pairs,
-                                   const Sums *i, uint32_t chunks, uint32_t tokens)
+/* sum of m k A. Sums of 32 fit int16 unless the activation is wide; sums of 16 always do. */
+UNPACK_INLINE v128_t simd_minimum(BlockType type, const uint8_t *pairs, uint32_t chunk,
+                                  const uint8_t *activation)
 {
-    Sums j;
-    if (unpack_has_min(type)) simd_minimums(type, tile, pairs, chunks, tokens, &j);
-    UNROLL
-    for (uint32_t c = 0; c < chunks; c++) {
-        const uint8_t *halves = tile->block + 2 * CHUNK_ROWS * (tile->chunk + c);
-        v128_t d = simd_halves(halves), dmin = wasm_i32x4_splat(0);
-        if (unpack_has_min(type)) dmin = simd_halves(halves + HALVES_BYTES);
-        UNROLL
-        for (uint32_t t = 0; t < tokens; t++) {
-            float *acc = tile->acc + t * PANEL_ROWS + CHUNK_ROWS * c;
-            v128_t scale =
-                simd_all_f32(tile->activation + t * tile->stride + offsetof(Activation256, scale));
-            v128_t step = wasm_f32x4_mul(d, wasm_f32x4_convert_i32x4(i->at[c][t]));
-            if (unpack_has_min(type))
-                step = wasm_f32x4_sub(step,
-                                      wasm_f32x4_mul(dmin, wasm_f32x4_convert_i32x4(j.at[c][t])));
-            wasm_v128_store(acc, wasm_f32x4_add(wasm_v128_load(acc), wasm_f32x4_mul(scale, step)));
+    const uint8_t *sums = activation + offsetof(Activation256, k_sums);
+    const uint8_t *half_sums = activation + offsetof(Activation256, k_half_sums);
+    bool halves = type == BLOCK_Q2_K;
+    v128_t j = wasm_i32x4_splat(0);
+    if (!halves && bytes_load32(activation + offsetof(Activation256, wide))) {
+        for (uint32_t p = 0; p < 4; p++) {
+            v128_t m = simd_pair(pairs, 4 + p, chunk, false);
+            j = add_minimum(j, simd_twice(m, 0), half_sums + 8 * p);
+            j = add_minimum(j, simd_twice(m, 1), half_sums + 8 * p + 4);
         }
+        return j;
     }
+    UNROLL
+    for (uint32_t p = 0; p < (halves ? 8 : 4); p++) {
+        v128_t m = simd_pair(pairs, halves ? p : 4 + p, chunk, false);
+        if (halves) m = wasm_u16x8_shr(m, 4);
+        j = add_minimum(j, m, (halves ? half_sums : sums) + 4 * p);
+    }
+    return j;
+}
+
+/* acc + D * (d * (float) I - dmin * (float) J), J made here. */
+UNPACK_INLINE v128_t simd_add_256(BlockType type, v128_t acc, ChunkHalves h, v128_t i,
+                                  const uint8_t *pairs, uint32_t chunk, const uint8_t *activation)
+{
+    v128_t scale = simd_all_f32(activation + offsetof(Activation256, scale));
+    v128_t step = wasm_f32x4_mul(h.d, wasm_f32x4_convert_i32x4(i));
+    if (unpack_has_min(type)) {
+        v128_t j = simd_minimum(type, pairs, chunk, activation);
+        step = wasm_f32x4_sub(step, wasm_f32x4_mul(h.m, wasm_f32x4_convert_i32x4(j)));
+    }
+    return wasm_f32x4_add(acc, wasm_f32x4_mul(scale, step));
 }
 #endif
 #endif

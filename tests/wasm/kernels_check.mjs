@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* node kernels_check.mjs build-wasm/kernels_check.wasm [--rates]: every kernel of the module against the reference.
+/* node kernels_check.mjs build-wasm/kernels_check.wasm: every kernel of the module against the reference.
+ * node kernels_check.mjs build-wasm/kernels_check.wasm --rates [--json] [TYPE...]: instead, how fast they are.
  * The module with relaxed SIMD needs node --experimental-wasm-relaxed-simd, until Node 22. */
 import fs from 'node:fs';
+import { isaName, isasOf, rates, typeName } from './kernels_rates.mjs';
 
 const x = new WebAssembly.Instance(new WebAssembly.Module(fs.readFileSync(process.argv[2])), {}).exports;
 const FAULTS = ['', 'activations differ', 'products differ', 'case not possible'];
-const SCALAR = 0, RUNS = 7;
-
-function text(address) {
-    const bytes = new Uint8Array(x.memory.buffer, address);
-    return new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0)));
-}
-const typeName = type => text(x.type_name(type)), isaName = isa => text(x.isa_name(isa));
 
 function* cases(block) {
     for (const blocks of [1, 2, 3, 7])
@@ -28,39 +23,26 @@ function check(isa) {
             const fault = x.check(isa, type, c.cols, c.tokens, c.kind, c.fill, c.shift, 17 + checked);
             checked++;
             if (fault && ++faults < 20)
-                console.log(`${isaName(isa)} ${typeName(type)} ${JSON.stringify(c)}: ${FAULTS[fault]}`);
+                console.log(`${isaName(x, isa)} ${typeName(x, type)} ${JSON.stringify(c)}: ${FAULTS[fault]}`);
         }
-    console.log(`${isaName(isa)}: ${checked} cases, ${faults} faults`);
+    console.log(`${isaName(x, isa)}: ${checked} cases, ${faults} faults`);
     return faults;
 }
 
-const cpuMs = () => process.cpuUsage().user / 1000;
-
-/* GB/s of weights per instruction set. Machines are shared: the best of several runs, alternating, in CPU time. */
-function rates(isas, type, cols, tokens) {
-    const best = isas.map(() => 0);
-    for (let run = 0; run < RUNS; run++)
-        isas.forEach((isa, i) => {
-            const times = Math.ceil((isa === SCALAR ? 300 : 3000) / tokens), begin = cpuMs();
-            const bytes = x.repeat(isa, type, cols, tokens, times);
-            best[i] = Math.max(best[i], bytes * times / (cpuMs() - begin) / 1e6);
-        });
-    return best.map(rate => rate.toFixed(2).padStart(9)).join('');
-}
-
-function printRates(isas) {
-    const names = isas.map(isa => isaName(isa).padStart(9)).join('');
-    console.log(`GB/s of weights    1 token${names}    8 tokens${names}`);
-    for (let type = 0; type < x.types(); type++) {
-        x.check(isas.at(-1), type, 1536, 8, 0, 2, 0, 1);
-        const one = rates(isas, type, 1536, 1), eight = rates(isas, type, 1536, 8);
-        console.log(`${typeName(type).padEnd(26)}${one}            ${eight}`);
+function printRates(asJson, only) {
+    const all = [];
+    if (!asJson) console.log('isa       type  GB/s (1)  GMAC/s (64)');
+    for (const r of rates(x, only)) {
+        all.push(r);
+        if (asJson) continue;
+        const figures = r.gbs.toFixed(1).padStart(8) + r.gmacs.toFixed(1).padStart(13);
+        console.log(`${r.isa.padEnd(9)} ${r.type.padEnd(5)} ${figures}`);
     }
+    if (asJson) console.log(JSON.stringify({ kernels: all }));
 }
 
-const here = [];
-for (let isa = 0; isa < x.isas(); isa++) if (x.has(isa)) here.push(isa);
+const options = process.argv.slice(3);
 let faults = 0;
-for (const isa of here) if (isa !== SCALAR) faults += check(isa);
-if (process.argv.includes('--rates')) printRates(here);
+if (options.includes('--rates')) printRates(options.includes('--json'), options.filter(o => !o.startsWith('--')));
+else for (const isa of isasOf(x)) faults += check(isa);
 process.exit(faults ? 1 : 0);
