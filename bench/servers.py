@@ -81,12 +81,12 @@ class Process:
     """A program and all that it starts, counted together and ended together. No session of its own: where the kernel
     shares processors out by session, all that take turns here have to be in one."""
 
-    def __init__(self, command):
+    def __init__(self, command, pass_fds=()):
         self.command = command
         self.log = tempfile.TemporaryFile("w+")
         try:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-                                            process_group=0, env=environment())
+                                            process_group=0, env=environment(), pass_fds=pass_fds)
         except OSError as error:
             raise BenchError(f"{command[0]}: {error.strerror}") from error
 
