@@ -2,7 +2,7 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all prepare demo test test-short test-workers test-long asan gcc wasm arm64 fuzz bench clean
+.PHONY: all prepare demo test test-short test-workers test-long asan gcc wasm arm64 fuzz bench bench-wasm clean
 
 all: ; @scripts/build default $(JOBS) cobord
 
@@ -54,5 +54,11 @@ fuzz:
 
 bench: all
 	@bench/compare
+
+# The WebAssembly modules: kernels beside native ones, and both models beside wllama, in Chromium.
+bench-wasm: all wasm
+	@scripts/prepare browser
+	@bench/wasm
+	@bench/wllama
 
 clean: ; rm -rf build build-asan build-gcc build-tsan build-fuzz build-wasm build-arm64

@@ -42,6 +42,9 @@ or the command fails; a goal is where the work goes.
     bench/speculation --write                             # guessed tokens beside plain decoding
     bench/speculation --memory 128M --write               # the same while weights are streamed
     bench/warden                                          # a layer warden's rule beside plain LRU
+    make bench-wasm                                       # the two below as they come: no section is written
+    bench/wasm --first --write                            # kernels in WebAssembly beside native ones
+    bench/wllama --first --write                          # in Chromium, beside llama.cpp in WebAssembly
 
 `bench/compare` runs llama.cpp from a pinned source package, built with `GGML_NATIVE=ON`, further programs where someone
 has them (`COBORD_BENCH_PROGRAMS`), and Cobord, on the same model file with the same number of threads. Ratios are of

@@ -39,6 +39,8 @@ def folders(place):
 JAVASCRIPT = {
     "openai": ("6.49.0", "sha512-"
                "aYCc0C6L864eR6WSYIwQGyXriw/nIyZx0ObvhzOEVuk0zoBDpynjSbrionWI7q65B5H8jJX0DXR9snEzM6bfPg=="),
+    "@wllama/wllama": ("3.13.0", "sha512-"
+                       "ZvoRdQAn+E+18EvQ9qS036gudiI9rbZRBJgG/qNICPPwrA0Y6SMMdbziz/j7K/0WxcbJlhaRraVIYsnEy732NA=="),
 }
 
 
