@@ -146,6 +146,7 @@ bool request_echo(const Request *request, JsonWriter *w, Refusal *refusal);
 /* The grammar of a form that is not REQUEST_FREE, into `arena` (grammar_bytes_max suffices); `scratch` needs
  * request_form_scratch_bytes. Owner  the request may go afterwards. Result  false with the refusal, which names the
  * field, and the keyword or place in it. */
+const char *request_form_param(const Request *request); /* the field */
 size_t request_form_scratch_bytes(void);
 bool request_form_build(const Request *request, Arena *scratch, Arena *arena, Grammar *out,
                         Refusal *refusal);

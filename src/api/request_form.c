@@ -97,6 +97,12 @@ bool request_form_grammar(RequestReader *r, yyjson_val *value, const char *name)
     return take_form(r, name, REQUEST_GRAMMAR);
 }
 
+const char *request_form_param(const Request *q)
+{
+    if (q->form == REQUEST_TOOL_CALLS) return "tools";
+    return q->form == REQUEST_GRAMMAR ? "grammar" : request_form_name(q->kind);
+}
+
 size_t request_form_scratch_bytes(void)
 {
     size_t schema = schema_scratch_bytes(), text = grammar_gbnf_scratch_bytes();
@@ -110,7 +116,7 @@ bool request_form_build(const Request *q, Arena *scratch, Arena *arena, Grammar 
     if (q->form == REQUEST_TOOL_CALLS)
         return request_tools_grammar(q, scratch, arena, out, refusal);
     bool text = q->form == REQUEST_GRAMMAR;
-    const char *param = text ? "grammar" : request_form_name(q->kind);
+    const char *param = request_form_param(q);
     Error error = text ? grammar_gbnf((const uint8_t *)q->grammar, q->grammar_bytes, scratch, arena,
                                       out, &why)
                        : schema_grammar(q->schema, scratch, arena, out, &why);

@@ -216,10 +216,8 @@ bool request_tools_check(RequestReader *r)
         return true;
     }
     if (q->form != REQUEST_FREE)
-        return refusal_make(r->refusal, REFUSAL_UNSUPPORTED,
-                            q->form == REQUEST_GRAMMAR ? "grammar" : request_form_name(q->kind),
-                            "%s excludes tools, unless tool_choice is none",
-                            q->form == REQUEST_GRAMMAR ? "grammar" : request_form_name(q->kind));
+        return request_refuse(r, REFUSAL_UNSUPPORTED, request_form_param(q),
+                              "excludes tools, unless tool_choice is none");
     for (uint32_t i = 0; i < q->tool_count; i++) strict |= q->tools[i].strict;
     if (must || strict) q->form = REQUEST_TOOL_CALLS;
     return true;

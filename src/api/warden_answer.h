@@ -18,8 +18,8 @@ enum {
 typedef struct WardenServing {
     WardenIdentity identity;
     const KnotIndex *index;
-    const KnotTensor
-        *vocab; /* whose single rows are looked up one by one; NULL for layer wardens */
+    /* Whose single rows are looked up one by one; NULL for layer wardens. */
+    const KnotTensor *vocab;
 } WardenServing;
 
 /* Of a shard warden: the embedding and its rows' bytes. Errors  ERR_MISSING_TENSOR, ERR_FORMAT (no row hashes),

@@ -45,8 +45,8 @@ static uint64_t window_least(const IsolateRequest *r, bool rows_stay)
     return whole_blocks(bytes);
 }
 
-/* An eighth of the budget, room for the widest panel wherever it lies, not more than the weights.
- * */
+/* An eighth of the budget, room for the widest panel wherever it lies, not more than the
+ * weights. */
 static uint64_t window_streaming(const IsolateRequest *r, uint64_t stretch)
 {
     uint64_t edges = 2 * KNOT_HASH_BLOCK_BYTES,

@@ -393,8 +393,8 @@ static void cut_sessions(Station *s)
         cache_truncate(&s->cache, s->frame.sequences[i].session, s->frame.sequences[i].position);
 }
 
-/* All old positions are given up before any fork takes blocks, so that the order does not matter.
- * */
+/* All old positions are given up before any fork takes blocks, so that the order does not
+ * matter. */
 static Error fork_sessions(Station *s, Why *why)
 {
     const StationSequence *q = s->frame.sequences;

@@ -125,12 +125,12 @@ void station_norm_output(const Station *s, const float *x, float *out);
 bool station_drops_unwanted(const Station *s);
 
 uint32_t station_length(const Station *s, uint32_t session);
-/* What one position takes in the attention cache, all layers of the range; 0: the range has none.
- * */
+/* What one position takes in the attention cache, all layers of the range; 0: the range has
+ * none. */
 uint64_t station_position_bytes(const Station *s);
 /* Positions first .. first + count - 1 of a session, one after the other: per layer K, V of all kv
- * heads, then (q8_0) their scales. Shapes  [count][station_position_bytes]. The session has them.
- * */
+ * heads, then (q8_0) their scales. Shapes  [count][station_position_bytes]. The session has
+ * them. */
 void station_save(const Station *s, uint32_t session, uint32_t first, uint32_t count, uint8_t *out);
 /* The same read back, behind what the session has: first is its length. Errors  ERR_POSITION,
  * ERR_CAPACITY. */

@@ -330,8 +330,8 @@ void station_compute_groups(Station *s)
     s->b.group_row[s->b.groups] = s->frame.rows;
 }
 
-/* In the last layer, once every key and value is stored: the rows that nobody asked for end here.
- * */
+/* In the last layer, once every key and value is stored: the rows that nobody asked for end
+ * here. */
 static void drop_unwanted(Station *s)
 {
     const Hyper *h = s->config.hyper;

@@ -49,8 +49,8 @@ typedef struct StationBuffers {
     size_t panel_bytes;
 } StationBuffers;
 
-/* A multiple of every block's elements whose activations are whole units of memory in every form.
- * */
+/* A multiple of every block's elements whose activations are whole units of memory in every
+ * form. */
 enum { STATION_PART_COLUMNS = 2048 };
 
 typedef enum StationStep { STEP_IDLE, STEP_LOAD, STEP_TILE, STEP_EVICT } StationStep;

@@ -28,8 +28,8 @@ typedef struct HttpServerOptions {
     /* Names of PEM files; both NULL: no TLS. Needed during http_server_open only. */
     const char *certificate_file, *certificate_key_file;
     size_t body_bytes_max, bodies_bytes_max;
-    size_t stream_bytes_low,
-        stream_bytes_max; /* waiting for a reader; drained() when it falls below low */
+    /* Waiting for a reader; drained() when it falls below low. */
+    size_t stream_bytes_low, stream_bytes_max;
     void *context;
     void (*head)(void *context,
                  HttpExchange *x); /* may answer; the body is then read and dropped */

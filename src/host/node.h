@@ -25,8 +25,8 @@ typedef struct NodeOptions {
     Isa isa;
     const char *version; /* of the program */
     const Tell *tell;
-    uint32_t
-        drafts; /* of a coordinator: tokens guessed at most for a slot in a frame; 0: none */
+    /* Of a coordinator: tokens guessed at most for a slot in a frame; 0: none. */
+    uint32_t drafts;
     const char *draft; /* of a coordinator: who guesses for it (host/draft_model.h); NULL: nobody */
     uint64_t draft_memory_bytes; /* 0: three quarters of what its plan leaves of the budget */
     const char *certificate_file, *certificate_key_file; /* of a coordinator's API, in place of the

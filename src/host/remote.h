@@ -25,8 +25,8 @@
 #include "wire/cluster_file.h"
 
 typedef struct RemoteOptions {
-    const Node
-        *node; /* through which a shard's rows are fetched when the knot is not on this machine */
+    /* Through which a shard's rows are fetched when the knot is not on this machine. */
+    const Node *node;
     const ClusterFile *cluster;
     const ClusterNode *self;   /* the coordinator */
     const char *key, *ca_file; /* NULL: none */

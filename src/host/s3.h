@@ -50,8 +50,8 @@ void s3_hash(const void *bytes, size_t count, char out[S3_HASH_BYTES]);
 typedef struct S3Request {
     const char *method;
     const char *url; /* without a query */
-    const char *
-        query; /* without '?': names in order, names and values encoded, each with its '='; NULL: none */
+    /* Without '?': names in order, names and values encoded, each with its '='; NULL: none. */
+    const char *query;
     const char *range;     /* the value of that header; NULL: none */
     const char *body_hash; /* of s3_hash; NULL: no body */
 } S3Request;

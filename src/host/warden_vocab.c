@@ -24,8 +24,8 @@ struct WardenVocab {
     uint32_t *warm; /* ids that the row store had and memory should have: after the response */
     uint32_t warm_count;
     uint64_t store_rows, store_bad;
-    pthread_mutex_t
-        counters_lock; /* of the figures alone: who asks for them does not wait for the store */
+    /* Of the figures alone: who asks for them does not wait for the store. */
+    pthread_mutex_t counters_lock;
     WardenVocabCounters counters;
 };
 

@@ -99,16 +99,10 @@ static Error build_vocab(Serve *s, Why *why)
 
 /* ---- grammars ---- */
 
-static const char *param_of(RequestForm form)
-{
-    if (form == REQUEST_TOOL_CALLS) return "tools";
-    return form == REQUEST_GRAMMAR ? "grammar" : "response_format";
-}
-
 static bool refuse(const Request *q, Error error, const Why *why, Refusal *refusal)
 {
     RefusalKind kind = error == ERR_UNSUPPORTED ? REFUSAL_UNSUPPORTED : REFUSAL_MEMORY;
-    return refusal_make(refusal, kind, param_of(q->form), "%s", why->text);
+    return refusal_make(refusal, kind, request_form_param(q), "%s", why->text);
 }
 
 static bool build_grammar(Serve *s, const Request *q, ServeJob *job, Refusal *refusal)
@@ -136,7 +130,7 @@ bool serve_form_prepare(Serve *s, const Request *q, ServeJob *job, Refusal *refu
 {
     Why why = {{0}};
     if (q->form == REQUEST_FREE) return true;
-    job->form = q->form;
+    job->form_param = request_form_param(q);
     machine_lock(s->form_lock);
     Error error = s->vocab_memory ? OK : build_vocab(s, &why);
     bool fine = error == OK ? build_grammar(s, q, job, refusal) : refuse(q, error, &why, refusal);
@@ -182,7 +176,7 @@ void serve_form_leave(Serve *s, ServeAnswer *a)
 
 bool serve_form_explains(const ServeAnswer *a, Error error, const Why *why, Refusal *refusal)
 {
-    const char *param = param_of(a->job->form);
+    const char *param = a->job->form_param;
     if (!a->mask && a->mask_memory && error == ERR_CAPACITY) {
         (void)refusal_make(refusal, REFUSAL_UNSUPPORTED, param, "%s: %s", param, why->text);
         return true;

@@ -43,25 +43,30 @@ static unsigned text_flags(const Request *q)
     return TOKENIZE_SPECIALS | TOKENIZE_BOS;
 }
 
+/* Room for ids, and for what makes them. Result  the latter, malloc'd; NULL with the refusal. */
+static void *take_room(Intake *in, size_t ids_max, size_t scratch_bytes, Ids *out)
+{
+    void *scratch = malloc(scratch_bytes);
+    out->ids = malloc((ids_max + 1) * sizeof *out->ids);
+    if (scratch && out->ids) return scratch;
+    free(scratch);
+    (void)no_memory(in);
+    return NULL;
+}
+
 static bool encode(Intake *in, const RequestPrompt *prompt, Ids *out)
 {
     const Tokenizer *t = in->serve->options.tokenizer;
-    const Request *q = &in->request;
     Why why = {{0}};
     size_t max = tokenizer_ids_max(t, prompt->bytes),
            bytes = tokenizer_scratch_bytes(t, prompt->bytes);
-    void *memory = malloc(bytes);
-    out->ids = malloc((max + 1) * sizeof *out->ids);
-    bool fine = memory && out->ids;
-    if (!fine) (void)no_memory(in);
-    if (fine) {
-        Arena scratch = arena_make(memory, bytes);
-        Error error = tokenizer_encode(t, prompt->text, prompt->bytes, text_flags(q), &scratch,
-                                       out->ids, max, &out->count, &why);
-        fine = error == OK || refusal_of_error(&in->refusal, error, &why);
-    }
+    void *memory = take_room(in, max, bytes, out);
+    if (!memory) return false;
+    Arena scratch = arena_make(memory, bytes);
+    Error error = tokenizer_encode(t, prompt->text, prompt->bytes, text_flags(&in->request),
+                                   &scratch, out->ids, max, &out->count, &why);
     free(memory);
-    return fine;
+    return error == OK || refusal_of_error(&in->refusal, error, &why);
 }
 
 /* A conversation that the template cannot take is the client's to change, and the template's words say how. */
@@ -78,17 +83,12 @@ static bool encode_text(Intake *in, const ChatTurns *turns, JinjaText text, Ids 
     const Chat *c = &in->serve->chat;
     Why why = {{0}};
     size_t max = chat_ids_max(c, turns, text), bytes = chat_scratch_bytes(c, turns, text);
-    void *memory = malloc(bytes);
-    out->ids = malloc((max + 1) * sizeof *out->ids);
-    bool fine = memory && out->ids;
-    if (!fine) (void)no_memory(in);
-    if (fine) {
-        Arena scratch = arena_make(memory, bytes);
-        Error error = chat_encode(c, turns, text, &scratch, out->ids, max, &out->count, &why);
-        fine = error == OK || refuse_turns(in, error, &why);
-    }
+    void *memory = take_room(in, max, bytes, out);
+    if (!memory) return false;
+    Arena scratch = arena_make(memory, bytes);
+    Error error = chat_encode(c, turns, text, &scratch, out->ids, max, &out->count, &why);
     free(memory);
-    return fine;
+    return error == OK || refuse_turns(in, error, &why);
 }
 
 static bool encode_folded(Intake *in, const ChatTurns *turns, Ids *out)

@@ -81,9 +81,9 @@ struct ServeJob {
     uint32_t hop_count;
     uint32_t tokens_max;
     uint32_t answer_count, done_count;
-    uint32_t running; /* answers that have a slot */
-    void *memory;     /* ids, bias and stop strings */
-    RequestForm form; /* of its answers */
+    uint32_t running;       /* answers that have a slot */
+    void *memory;           /* ids, bias and stop strings */
+    const char *form_param; /* the field that says which form its answers have */
     Grammar grammar;
     void *grammar_memory; /* NULL: any */
     size_t grammar_bytes;
@@ -187,8 +187,8 @@ bool serve_tools_enough(const ServeTools *t); /* nothing is wanted any more */
 /* What has come since the last time; false: nothing. Valid until the next push. */
 bool serve_tools_news(ServeTools *t, AnswerPiece *out);
 AnswerPiece serve_tools_whole(ServeTools *t);
-size_t
-serve_tools_bytes(const ServeTools *t); /* of a text as long as all of it, for answer_bytes */
+/* Of a text as long as all of it, for answer_bytes. */
+size_t serve_tools_bytes(const ServeTools *t);
 
 /* serve_scores.c: what tokens are worth, and the prompt in front of its answer. Thread  the engine's. */
 /* Before anything of the answer; then after each coordinator_start. */

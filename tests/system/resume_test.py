@@ -78,7 +78,8 @@ class ResumeTest(unittest.TestCase):
                 self.assertEqual((len(rest), rest[0]["choices"], rest[1]), (2, [], "[DONE]"))
                 name, places = last.split(":")
                 beyond = [int(places.split(",")[0]) + 1, *map(int, places.split(",")[1:])]
-                status, _, text = server.call("POST", CHAT, None, {"Last-Event-ID": f"{name}:{','.join(map(str, beyond))}"})
+                place = f"{name}:{','.join(map(str, beyond))}"
+                status, _, text = server.call("POST", CHAT, None, {"Last-Event-ID": place})
                 self.assertEqual((status, json.loads(text)["error"]["param"]), (400, "Last-Event-ID"))
         self.assertEqual(server.stop(), 0)
 
