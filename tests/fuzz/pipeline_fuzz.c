@@ -3,13 +3,16 @@
  * a right one over errors of every kind to bytes of the input. When the input ends all nodes
  * are honest: then every answer ends, within bounded time and steps, and every call has ended once.
  *
- *   first byte    bits 0..1 frames, bit 2 replicas, bit 3 int8 rows, bits 4..5 chunk */
+ *   first byte    bits 0..1 frames, bit 2 replicas, bit 3 int8 rows, bits 4..5 chunk, bit 6 guesses, bit 7 answers with
+ *                 scores (their prompts' ids are asked for), sums of hidden states, masks */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cluster/pipeline.h"
+#include "../unit/text/small_vocab.h"
 #include "base/hash.h"
 #include "quant/numerics.h"
+#include "text/grammar_mask.h"
 #include "wire/forward.h"
 #include "wire/node_error.h"
 #include "wire/shard_frames.h"
@@ -20,6 +23,8 @@ enum {
     CONTEXT = 24,
     SLOTS = 3,
     LOGIT_ROWS = 2,
+    DRAFTS = 3,
+    LOGIT_ROWS_MAX = LOGIT_ROWS + SLOTS * DRAFTS,
     STATIONS = 2,
     SHARDS = 2,
     NODES_MAX = 2 * (STATIONS + SHARDS),
@@ -46,6 +51,8 @@ typedef struct World {
     Open open[CALLS_MAX];
     uint64_t now_ns;
     uint32_t random;
+    bool extras;
+    void *mask_memory[SLOTS];
 } World;
 
 static uint8_t take(World *w)
@@ -138,14 +145,14 @@ static size_t answer_embed(World *w, const PipelineCall *c)
 static size_t answer_logits(World *w, const PipelineCall *c)
 {
     ShardTerms terms = shard_terms(w, c->part);
-    LogitsRow row[LOGIT_ROWS];
+    LogitsRow row[LOGIT_ROWS_MAX];
     LogitsRequest r;
-    LogitsResult results[LOGIT_ROWS];
-    SamplerCandidate candidates[LOGIT_ROWS][VOCABULARY];
-    float hidden[LOGIT_ROWS * HIDDEN], logits[VOCABULARY];
+    LogitsResult results[LOGIT_ROWS_MAX];
+    SamplerCandidate candidates[LOGIT_ROWS_MAX][VOCABULARY];
+    float hidden[LOGIT_ROWS_MAX * HIDDEN], logits[VOCABULARY];
     FrameHead head;
     uint32_t count = terms.id_last - terms.id_first;
-    terms.rows_max = LOGIT_ROWS;
+    terms.rows_max = LOGIT_ROWS_MAX;
     Error error =
         shard_frames_read_logits(c->parts[0], c->part_bytes[0], &terms, row, &r, &head, NULL);
     ASSERT(error == OK);
@@ -154,6 +161,8 @@ static size_t answer_logits(World *w, const PipelineCall *c)
     ASSERT(error == OK);
     for (uint32_t i = 0; i < r.rows; i++) {
         fill(w, logits, count);
+        if (row[i].mask) sampler_mask(row[i].mask, 0, logits, count);
+        if (row[i].wants_id) results[i].id_logit = logits[row[i].id - terms.id_first];
         logsum_start(&results[i].sum);
         if (row[i].wants_sum) logsum_add(&results[i].sum, logits, count, row[i].sum_scale);
         results[i].candidates = candidates[i];
@@ -247,6 +256,70 @@ static void pass_time(World *w)
         if (w->open[i].busy && w->open[i].due_ns <= w->now_ns) end(w, &w->open[i]);
 }
 
+/* Token i is the character 'A' + i. */
+static const GrammarVocab *vocabulary(Grammar *grammar)
+{
+    static const char text[] = "root ::= ([A-M]+ [N-h])+";
+    static GrammarVocab v;
+    static Grammar g;
+    if (!v.tokenizer) {
+        SmallVocab *s = small_empty(VOCAB_BPE, VOCAB_PRE_QWEN2);
+        for (uint32_t i = 0; i < VOCABULARY; i++)
+            small_word(s, (char[]){(char)('A' + i), '\0'}, VOCAB_NORMAL, 0);
+        Error error = small_build(s, NULL);
+        size_t scratch_bytes = grammar_vocab_scratch_bytes(s->tokenizer, 0, VOCABULARY) +
+                               grammar_gbnf_scratch_bytes(),
+               bytes = grammar_bytes_max() + 65536;
+        void *memory = malloc(scratch_bytes);
+        Arena scratch = arena_make(memory, scratch_bytes), arena = arena_make(malloc(bytes), bytes);
+        ASSERT(error == OK);
+        error = grammar_vocab_build(s->tokenizer, 0, VOCABULARY, &scratch, &arena, &v, NULL);
+        ASSERT(error == OK);
+        error = grammar_gbnf((const uint8_t *)text, strlen(text), &scratch, &arena, &g, NULL);
+        ASSERT(error == OK);
+        free(memory);
+    }
+    *grammar = g;
+    return &v;
+}
+
+static Error constrain(World *w, uint32_t slot)
+{
+    static Grammar grammar;
+    const GrammarVocab *v = vocabulary(&grammar);
+    const GrammarLimits limits = {.nodes = 64, .states = 12, .places = 64};
+    size_t bytes = grammar_mask_bytes(v, &grammar, &limits);
+    GrammarMask *mask = NULL;
+    free(w->mask_memory[slot]);
+    w->mask_memory[slot] = malloc(bytes);
+    Arena arena = arena_make(w->mask_memory[slot], bytes);
+    Error error = grammar_mask_build(v, &grammar, &limits, &arena, &mask, NULL);
+    ASSERT(error == OK);
+    return coordinator_constrain(w->coordinator, slot, mask, NULL);
+}
+
+/* What is wanted beside the text, or of it. */
+static void start_extras(World *w, uint32_t slot, uint32_t fed, bool answers)
+{
+    Error error = OK;
+    switch (chance(w) % 4) {
+    case 0: error = coordinator_score(w->coordinator, slot, chance(w) % 4, fed + 1, NULL); break;
+    case 1: error = answers || fed ? OK : coordinator_pool(w->coordinator, slot, NULL); break;
+    case 2: error = constrain(w, slot); break;
+    default: break;
+    }
+    ASSERT(error == OK);
+}
+
+static uint32_t draft(void *world, uint32_t slot, const uint32_t *tokens, uint32_t count,
+                      const SamplerParams *params, uint32_t *out, uint32_t max)
+{
+    World *w = world;
+    (void)slot, (void)tokens, (void)count, (void)params;
+    for (uint32_t i = 0; i < max; i++) out[i] = chance(w) % (VOCABULARY + 1);
+    return max;
+}
+
 static void start_slot(World *w, uint32_t slot)
 {
     SamplerParams params = sampler_defaults();
@@ -258,8 +331,10 @@ static void start_slot(World *w, uint32_t slot)
     for (uint32_t i = 0; i < count; i++) ids[i] = chance(w) % VOCABULARY;
     (void)coordinator_tokens(w->coordinator, slot, &held);
     if (held + count > CONTEXT) coordinator_truncate(w->coordinator, slot, held / 4);
-    Error error = coordinator_start(w->coordinator, slot, ids, count, chance(w) % 6, &params, NULL);
+    uint32_t most = chance(w) % 6;
+    Error error = coordinator_start(w->coordinator, slot, ids, count, most, &params, NULL);
     ASSERT(error == OK);
+    if (w->extras) start_extras(w, slot, coordinator_fed(w->coordinator, slot), most);
 }
 
 static void act(World *w)
@@ -280,6 +355,9 @@ static void step(World *w)
     while (pipeline_next_event(w->pipeline, &event, &why)) {
         ASSERT(event.slot < SLOTS);
         for (uint32_t i = 0; i < event.token_count; i++) ASSERT(event.tokens[i] < VOCABULARY);
+        uint32_t scores = 0;
+        if (event.scored) (void)coordinator_take_scores(w->coordinator, event.slot, &scores);
+        ASSERT(!event.scored || scores);
     }
     pipeline_advance(w->pipeline, w->now_ns);
     start_calls(w);
@@ -337,7 +415,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     PipelineConfig config = {.cluster = &w->file,
                              .hyper = &w->hyper,
                              .slots = SLOTS,
-                             .logit_rows = LOGIT_ROWS,
+                             .logit_rows = shape & 64 ? LOGIT_ROWS_MAX : LOGIT_ROWS,
+                             .drafts = shape & 64 ? DRAFTS : 0,
                              .frames = shape & 3,
                              .nonce = 5};
     CoordinatorConfig coordinator = pipeline_coordinator_config(&config);
@@ -348,6 +427,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ASSERT(error == OK);
     error = pipeline_build(&config, w->coordinator, &arena, &w->pipeline, NULL);
     ASSERT(error == OK && pipeline_calls_max(w->pipeline) <= CALLS_MAX);
+    w->extras = shape & 128;
+    if (shape & 64) coordinator_set_drafter(w->coordinator, &(CoordinatorDrafter){w, draft});
     for (uint32_t i = 0; i < SLOTS; i++) start_slot(w, i);
     uint32_t steps = 0;
     for (; w->left; steps++) {
@@ -359,6 +440,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         step(w);
         ASSERT(steps < STEPS_MAX);
     }
+    for (uint32_t i = 0; i < SLOTS; i++) free(w->mask_memory[i]);
     free(memory);
     return 0;
 }

@@ -60,13 +60,17 @@ static void fuzz_logits(const uint8_t *header, size_t size, const uint8_t *paylo
         p.frequency_penalty = rows[i].frequency_penalty;
         p.bias = rows[i].bias, p.bias_count = rows[i].bias_count;
         for (int id = 0; id < LAST - FIRST; id++) logits[id] = (float)id - 8.0f;
+        if (rows[i].mask) sampler_mask(rows[i].mask, 0, logits, LAST - FIRST);
+        if (rows[i].wants_id && (rows[i].id < FIRST || rows[i].id >= LAST)) abort();
         sampler_adjust(&p, rows[i].seen, rows[i].seen_count, FIRST, logits, LAST - FIRST);
     }
 }
 
+/* `more`: the first row has a mask, the second asks for the logit of an id. */
 static void fuzz_logits_answer(const uint8_t *header, size_t size, const uint8_t *payload,
-                               uint64_t bytes)
+                               uint64_t bytes, bool more)
 {
+    static const uint32_t mask[2] = {0x00fff800, 0};
     LogitsRow rows[2] = {{.k = 3, .repetition_penalty = 1.0f},
                          {.k = 40, .repetition_penalty = 1.0f}};
     LogitsRequest r = {.request_id = 1, .element = ROWS_F32, .rows = 2, .row = rows};
@@ -76,6 +80,9 @@ static void fuzz_logits_answer(const uint8_t *header, size_t size, const uint8_t
     SamplerCandidate merged[64], scratch[64];
     rows[0].wants_sum = rows[1].wants_slice = true;
     rows[0].sum_scale = 1.0f;
+    if (more) rows[0].mask = mask;
+    rows[1].wants_id = more;
+    rows[1].id = 20;
     if (shard_frames_read_logits_answer(header, size, &r, &terms, results, &head, &why) != OK)
         return;
     if (shard_frames_take_logits_answer(&head, &r, &terms, payload, bytes, results, &why) != OK)
@@ -104,12 +111,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         frame_put_payload_hash(copy, hash_xxh64(payload, bytes));
         frame_seal(copy);
     }
-    switch (data[0] % 5) {
+    switch (data[0] % 6) {
     case 0: fuzz_embed(copy, n, payload, bytes); break;
     case 1: fuzz_embed_answer(copy, n, payload, bytes, EMBED_DENSE); break;
     case 2: fuzz_embed_answer(copy, n, payload, bytes, EMBED_SPARSE); break;
     case 3: fuzz_logits(copy, n, payload, bytes); break;
-    default: fuzz_logits_answer(copy, n, payload, bytes); break;
+    default: fuzz_logits_answer(copy, n, payload, bytes, data[0] % 6 == 5); break;
     }
     free(copy);
     free(payload);
