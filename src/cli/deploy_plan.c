@@ -162,6 +162,13 @@ static Error choose_isolate(const Deploy *d, uint32_t i, Isolate *out, NodeSizes
     return isolate_choose(&r, out, why);
 }
 
+static uint64_t embedding_bytes(const Deploy *d, const PlanRole *role)
+{
+    const KnotTensor *rows = knot_find(&d->model->file.knot, "token_embd_weight");
+    if (!rows || !(role->is_shard || role->embed)) return 0;
+    return knot_rows_end(rows, role->id_last) - knot_row_offset(rows, role->id_first);
+}
+
 static bool keeps_rows(const PlanRole *role, const Isolate *isolate)
 {
     return !(role->is_shard || role->embed) || isolate->rows_last > isolate->rows_first;
@@ -179,6 +186,7 @@ static Error describe_role(Deploy *d, uint32_t i, Why *why)
     TRY(choose_isolate(d, i, &r->isolate, &sizes, why));
     r->weight_bytes = r->isolate.last - r->isolate.first;
     r->cache_bytes = sizes.cache_bytes;
+    r->rows_bytes = embedding_bytes(d, &d->plan.plan.role[i]);
     r->reads = pieces(r->isolate.pass_bytes, r->isolate.tile_bytes_max);
     r->warden_calls = pieces(r->isolate.pass_bytes, WARDEN_PART_BYTES);
     r->warden_bytes = r->isolate.pass_bytes;

@@ -31,7 +31,8 @@ enum {
 typedef struct DeployRole {
     Isolate isolate;
     uint64_t weight_bytes, cache_bytes;
-    uint32_t reads; /* of the store, a pass, each of at most a tile */
+    uint64_t rows_bytes; /* embedding rows, which it answers for */
+    uint32_t reads;      /* of the store, a pass, each of at most a tile */
     /* with a warden: calls of it instead, and what it has to read itself since it does not keep it */
     uint32_t warden_calls;
     uint64_t warden_bytes;

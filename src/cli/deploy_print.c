@@ -46,9 +46,10 @@ static void print_node(const Deploy *d, uint32_t i)
                               mib(w.total_bytes)});
     } else if (r) {
         const Isolate *o = &r->isolate;
-        uint64_t rest = o->total_bytes - o->pinned_bytes - o->window_bytes - r->cache_bytes;
+        uint64_t kept = o->pinned_bytes + o->rows_last - o->rows_first;
+        uint64_t rest = o->total_bytes - kept - o->window_bytes - r->cache_bytes;
         print_line(n->id, range,
-                   (double[]){mib(r->weight_bytes), mib(o->pinned_bytes), mib(o->window_bytes),
+                   (double[]){mib(r->weight_bytes + r->rows_bytes), mib(kept), mib(o->window_bytes),
                               mib(r->cache_bytes), mib(rest), mib(o->total_bytes)});
     } else {
         print_line(n->id, range, (double[]){0, 0, 0, 0, mib(c->total_bytes), mib(c->total_bytes)});

@@ -20,7 +20,8 @@ static void faults(void **state)
         {"", ""},
         {"\n\n", ""},
         {"plain words\nmore", "plain words"},
-        {"banner\n\n\x1b[31m\xe2\x9c\x98 \x1b[41;31m[\x1b[41;97mERROR\x1b[41;31m]\x1b[0m \x1b[1mNo   such\tthing.\x1b[0m\n",
+        {"banner\n\n\x1b[31m\xe2\x9c\x98 \x1b[41;31m[\x1b[41;97mERROR\x1b[41;31m]\x1b[0m "
+         "\x1b[1mNo   such\tthing.\x1b[0m\n",
          "[ERROR] No suchthing."},
         {"\x1b[2J\x1b]0;title\x07\nplain",
          "plain"}, /* a sequence that does not end takes its line */
