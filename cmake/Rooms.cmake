@@ -73,7 +73,7 @@ foreach(room IN LISTS COBORD_ROOMS)
         if(room STREQUAL quant OR room STREQUAL model)
             target_compile_options(cobord_${room} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O3>) # kernels and operators
         endif()
-        if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32 AND NOT room MATCHES "^(base|quant|model|cluster)$")
+        if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32 AND NOT room MATCHES "^(base|quant|model)$")
             target_compile_options(cobord_${room} PRIVATE $<$<CONFIG:RelWithDebInfo>:-Os>) # a module is to stay below 1 MiB
         endif()
         if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
