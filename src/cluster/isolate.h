@@ -17,7 +17,7 @@
 #include "cluster/node_sizes.h"
 
 /* Stack, data and texts of the module, and an edge of a page. */
-#define ISOLATE_FIXED_BYTES ((uint64_t)3 << 20)
+#define ISOLATE_FIXED_BYTES ((uint64_t)1 << 20)
 #define ISOLATE_BUDGET_DEFAULT ((uint64_t)96 << 20)
 /* Pins as many bytes as fit. */
 #define ISOLATE_PIN_ALL UINT64_MAX
