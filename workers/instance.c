@@ -6,6 +6,9 @@
 
 #include "reserve.h"
 
+/* A tile is copied, not mapped: one that stays in the cache until it is read costs least. */
+enum { TILE_BYTES_MAX = 512 * 1024 };
+
 static uint64_t align_up(uint64_t bytes) { return (bytes + ARENA_ALIGN - 1) & ~(uint64_t)(ARENA_ALIGN - 1); }
 
 /* `bytes` right behind what is kept, grown when they are not there yet; not kept themselves. */
@@ -86,6 +89,7 @@ Error instance_plan(Instance *in, const PlanRequest *request, bool solo)
     r.solo = solo;
     r.process_bytes = (uint64_t)(uintptr_t)in->kept_end;
     TRY(plan_make(&r, &in->plan, &in->why));
+    if (in->plan.tile_bytes_max > TILE_BYTES_MAX) in->plan.tile_bytes_max = TILE_BYTES_MAX;
     in->planned = true;
     return OK;
 }
@@ -159,10 +163,13 @@ static Error build_role(Instance *in, uint32_t role, Arena *arena, void *scratch
     return shard_build(&config, arena, scratch, &in->shard[role], &in->why);
 }
 
-static uint64_t pinned_bytes(const Plan *p, const Knot *knot)
+/* The plan's window is made for pages that are being dropped; here it is one tile, and the rest of it holds weights. */
+static uint64_t pinned_bytes(const Instance *in)
 {
+    const Plan *p = &in->plan;
     if (!p->request.solo) return 0;
-    return p->pinned_bytes < knot->payload_bytes ? p->pinned_bytes : knot->payload_bytes;
+    uint64_t window = p->sum.window_bytes, spared = window > in->tile_bytes ? window - in->tile_bytes : 0;
+    return min_u64(p->pinned_bytes + spared, in->knot.payload_bytes);
 }
 
 static uint64_t roles_bytes(const Instance *in)
@@ -186,7 +193,7 @@ Error instance_build(Instance *in, uint32_t role_first, uint32_t role_last)
     uint64_t scratch_bytes = plan_scratch_bytes(p);
     TRY(tile_bytes(in, &in->tile_bytes));
     uint64_t bytes = frame_bytes(in) + roles_bytes(in) + align_up(scratch_bytes) + 2 * ARENA_ALIGN;
-    in->pinned_bytes = pinned_bytes(p, &in->knot);
+    in->pinned_bytes = pinned_bytes(in);
     uint8_t *memory;
     TRY(room_for(in, bytes + in->tile_bytes + in->pinned_bytes, &memory));
     Arena arena = arena_make(memory, (size_t)bytes);

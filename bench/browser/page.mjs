@@ -32,7 +32,8 @@ let wllama;
 
 async function wllamaOpen({ gguf, context }) {
     const { Wllama, LoggerWithoutDebug } = await import('/wllama/index.js');
-    wllama = new Wllama({ default: '/wllama/wasm/wllama.wasm' }, { suppressNativeLog: true, logger: LoggerWithoutDebug });
+    const quiet = { suppressNativeLog: true, logger: LoggerWithoutDebug };
+    wllama = new Wllama({ default: '/wllama/wasm/wllama.wasm' }, quiet);
     const blob = await (await fetch(gguf)).blob();
     await wllama.loadModel([blob], { n_threads: 1, n_gpu_layers: 0, n_ctx: context, n_parallel: 1 });
     return { threads: wllama.getNumThreads(), multithread: wllama.isMultithread() };
