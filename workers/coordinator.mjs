@@ -43,13 +43,11 @@ async function bodyOf(response, room) {
     }
 }
 
-const unavailable = () => new Response(null, { status: 503, headers: { 'Retry-After': '1' } });
-
 export class Coordinator {
     #x = null;          // exports of the module; null: to be opened
     #opening = null;
     #openedAt = 0;
-    #answers = new Map(); // by request: {resolve, writer}
+    #answers = new Map(); // by request: {resolve, reject, writer}
     #calls = new Map();   // by call: its AbortController
     #pumping = false;
     #news = false;
@@ -65,7 +63,8 @@ export class Coordinator {
     async fetch(request) {
         const invocation = { reads: 0 };
         await this.#open(invocation);
-        return this.#x ? this.#ask(request, invocation) : unavailable();
+        if (!this.#x) throw new Error('the coordinator is not open'); // the front says it
+        return this.#ask(request, invocation);
     }
 
     /* The pump goes on in an invocation of its own. */
@@ -119,8 +118,8 @@ export class Coordinator {
         const length = x.coordinator_wish_room() >>> 0;
         invocation.reads++;
         const range = { offset: x.coordinator_wish_offset(), length };
-        const object = await this.env.KNOT_BUCKET.get(this.env.KNOT_KEY, { range });
-        const bytes = object && new Uint8Array(await object.arrayBuffer());
+        const object = await this.env.KNOT_BUCKET.get(this.env.KNOT_KEY, { range }).catch(() => null);
+        const bytes = object && new Uint8Array(await object.arrayBuffer().catch(() => new ArrayBuffer(0)));
         if (bytes?.length === length) new Uint8Array(x.memory.buffer, address, length).set(bytes);
         x.coordinator_read_came(bytes?.length === length ? 1 : 0);
     }
@@ -129,15 +128,15 @@ export class Coordinator {
 
     async #ask(request, invocation) {
         const x = this.#x, number = this.#head(request);
-        if (!number) return unavailable();
-        const answer = new Promise(resolve => this.#answers.set(number, { resolve }));
+        if (!number) throw new Error('too many requests are open');
+        const answer = new Promise((resolve, reject) => this.#answers.set(number, { resolve, reject }));
         request.signal?.addEventListener('abort', () => this.#gone(number));
         try {
             await this.#body(request, number);
             if (x === this.#x) x.coordinator_body_end(number);
-        } catch {
+        } catch (error) {
             this.#gone(number);
-            return unavailable();
+            throw error;
         }
         this.#start(invocation);
         return answer;
@@ -320,9 +319,9 @@ export class Coordinator {
         console.error(`the coordinator begins anew: ${error?.stack ?? error}`);
         this.#x = null;
         for (const abort of this.#calls.values()) abort.abort();
-        for (const { resolve, writer } of this.#answers.values())
+        for (const { reject, writer } of this.#answers.values())
             if (writer) writer.abort(error).catch(() => {});
-            else resolve(unavailable());
+            else reject(error);
         this.#calls.clear();
         this.#answers.clear();
     }

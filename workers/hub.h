@@ -25,12 +25,7 @@
 #include "serve/serve.h"
 #include "text/tokenizer.h"
 
-enum {
-    HUB_KEY_BYTES = 256,
-    HUB_TEXT_BYTES_MAX = 1 << 20,
-    HUB_HEAD_BYTES = 1024,
-    HUB_EVENTS_MAX = 64
-};
+enum { HUB_KEY_BYTES = 256, HUB_HEAD_BYTES = 1024, HUB_EVENTS_MAX = 64 };
 
 enum { HUB_QUESTIONS = 6, HUB_WATCH_WAITING = 32 };
 
@@ -47,7 +42,7 @@ typedef enum HubWishKind {
     HUB_LOG,        /* a line */
     HUB_ROW_PUT,    /* a row of the object's table: `text` is its key, `number` its number */
     HUB_ROW_DELETE, /* all rows of a key */
-    HUB_HAND_OVER   /* this invocation has made its calls: go on in another */
+    HUB_HAND_OVER   /* this invocation has made its calls, or had its time: go on in another */
 } HubWishKind;
 
 /* Valid until the next hub_next. */
@@ -118,7 +113,7 @@ typedef struct Hub {
     uint32_t cancel_count, serials;
     CoordinatorEvent events[HUB_EVENTS_MAX];
     char head[HUB_HEAD_BYTES];
-    uint64_t invocations, invocation_calls,
+    uint64_t invocations, invocation_ns, invocation_calls,
         invocation_calls_most; /* calls of this one, and of any */
     Pace pace;
     uint64_t frames_ended;

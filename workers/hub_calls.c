@@ -8,6 +8,7 @@
 #include "serve/machine.h"
 
 enum { MS = 1000000 };
+#define INVOCATION_NS_MAX (600 * 1000000000ull) /* platforms end an alarm after fifteen minutes */
 
 /* ---- Calls ---- */
 
@@ -102,6 +103,7 @@ static const char *write_head(Hub *hub, const PipelineCall *asked)
 void hub_invocation(Hub *hub, uint32_t calls)
 {
     hub->invocations++;
+    hub->invocation_ns = machine_now_ns();
     hub->invocation_calls = calls;
 }
 
@@ -213,7 +215,9 @@ HubWishKind hub_calls_next(Hub *hub, uint64_t now_ns)
         hub->wish = (HubWish){.number = hub->cancels[--hub->cancel_count]};
         return HUB_CANCEL;
     }
-    if (hub->invocation_calls >= hub->subrequests_max) return HUB_HAND_OVER;
+    if (hub->invocation_calls >= hub->subrequests_max ||
+        now_ns - hub->invocation_ns > INVOCATION_NS_MAX)
+        return HUB_HAND_OVER;
     while (pipeline_next_call(hub->pipeline, now_ns, &asked)) {
         if (asked.node != PIPELINE_OWN) return wish_for_call(hub, &asked, now_ns);
         refuse_own(hub, &asked);

@@ -7,12 +7,21 @@
 #include "cluster/plan_cluster.h"
 #include "exchange.h"
 #include "hub.h"
+#include "machine.h"
 #include "reserve.h"
 #include "serve/machine.h"
 #include "streams.h"
 
-enum { QUEUE_MAX = 256, API_BYTES = 4 << 20, SUBREQUESTS_MAX = 45 };
+enum { QUEUE_MAX = 256, API_BYTES = 4 << 20, SUBREQUESTS_MAX = 45, SUBREQUESTS_LEAST = 8 };
 #define BUDGET_BYTES ((uint64_t)96 << 20)
+
+/* Requests get the reason from here on. */
+static Error fail(Hub *hub, Error error)
+{
+    hub->error = error;
+    if (error != OK) hub->stage = HUB_FAILED;
+    return error;
+}
 
 /* ---- Settings ---- */
 
@@ -46,6 +55,14 @@ static Error set_drafts(Hub *hub, const char *value, size_t bytes, Why *why)
     return OK;
 }
 
+static Error set_subrequests(Hub *hub, const char *value, size_t bytes, Why *why)
+{
+    TRY(number("SUBREQUESTS_MAX", value, bytes, &hub->subrequests_max, why));
+    if (hub->subrequests_max >= SUBREQUESTS_LEAST) return OK;
+    return error_why(why, ERR_USAGE, "SUBREQUESTS_MAX is %llu, at least %d",
+                     (unsigned long long)hub->subrequests_max, SUBREQUESTS_LEAST);
+}
+
 static Error set(Hub *hub, const char *name, size_t name_bytes, const char *value, size_t bytes)
 {
     Why *why = &hub->why;
@@ -56,14 +73,13 @@ static Error set(Hub *hub, const char *name, size_t name_bytes, const char *valu
     else if (IS("KNOT_BYTES")) return number("KNOT_BYTES", value, bytes, &hub->knot_bytes, why);
     else if (IS("MEMORY_BUDGET_BYTES"))
         return number("MEMORY_BUDGET_BYTES", value, bytes, &hub->budget_bytes, why);
-    else if (IS("SUBREQUESTS_MAX"))
-        return number("SUBREQUESTS_MAX", value, bytes, &hub->subrequests_max, why);
+    else if (IS("SUBREQUESTS_MAX")) return set_subrequests(hub, value, bytes, why);
     else if (IS("DRAFTS")) return set_drafts(hub, value, bytes, why);
 #undef IS
     return OK;
 }
 
-Error hub_settings(Hub *hub, const char *text, size_t bytes)
+static Error read_settings(Hub *hub, const char *text, size_t bytes)
 {
     hub->budget_bytes = BUDGET_BYTES;
     hub->drafts = PLAN_DRAFTS_DEFAULT;
@@ -80,6 +96,11 @@ Error hub_settings(Hub *hub, const char *text, size_t bytes)
     return OK;
 }
 
+Error hub_settings(Hub *hub, const char *text, size_t bytes)
+{
+    return fail(hub, read_settings(hub, text, bytes));
+}
+
 static Error find_self(Hub *hub)
 {
     const ClusterFile *c = &hub->cluster;
@@ -91,15 +112,9 @@ static Error find_self(Hub *hub)
     return OK;
 }
 
-static Error fail(Hub *hub, Error error)
-{
-    hub->error = error;
-    if (error != OK) hub->stage = HUB_FAILED;
-    return error;
-}
-
 static Error begin(Hub *hub, const char *cluster, size_t bytes)
 {
+    machine_limit_memory(hub->budget_bytes);
     size_t room = cluster_file_arena_bytes(bytes);
     void *memory = malloc(room);
     if (!memory) return error_why(&hub->why, ERR_MEMORY, "no memory for the cluster file");
@@ -113,7 +128,7 @@ static Error begin(Hub *hub, const char *cluster, size_t bytes)
 
 Error hub_open(Hub *hub, const char *cluster, size_t bytes)
 {
-    return fail(hub, begin(hub, cluster, bytes));
+    return hub->stage == HUB_FAILED ? hub->error : fail(hub, begin(hub, cluster, bytes));
 }
 
 /* ---- Header and hash tables ---- */

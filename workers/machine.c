@@ -3,12 +3,18 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "reserve.h"
 #include "serve/machine.h"
 
-enum { LINES_MAX = 16, LINE_BYTES = 2 * WHY_MAX + 16, CHANCE_NUMBERS = MACHINE_CHANCE_BYTES / 8 };
+enum {
+    PAGE_BYTES = 65536,
+    LINES_MAX = 16,
+    LINE_BYTES = 2 * WHY_MAX + 16,
+    CHANCE_NUMBERS = MACHINE_CHANCE_BYTES / 8
+};
 
 static struct {
     uint64_t day_ms, steady_ns;
@@ -17,6 +23,7 @@ static struct {
     uint32_t chance_at;
     char lines[LINES_MAX][LINE_BYTES]; /* a ring; what nobody takes is written over */
     uint32_t first, count;
+    uint64_t bytes_max; /* of the module's memory */
 } machine;
 
 /* ---- Time and chance ---- */
@@ -68,6 +75,21 @@ const char *machine_take_line(void)
     if (!machine.count) return NULL;
     machine.count--;
     return machine.lines[machine.first++ % LINES_MAX];
+}
+
+/* ---- Where malloc gets its memory: libc's own knows no limit but the module's ---- */
+
+void machine_limit_memory(uint64_t bytes) { machine.bytes_max = bytes; }
+
+/* Whole pages, and never back: so it is asked. */
+void *sbrk(intptr_t bytes)
+{
+    uint64_t have = reserve_bytes();
+    ASSERT(bytes >= 0 && bytes % PAGE_BYTES == 0);
+    if (!bytes) return (void *)(uintptr_t)have;
+    if (machine.bytes_max && have + (uint64_t)bytes > machine.bytes_max) return (void *)-1;
+    size_t pages = __builtin_wasm_memory_grow(0, (size_t)bytes / PAGE_BYTES);
+    return pages == (size_t)-1 ? (void *)-1 : (void *)(pages * PAGE_BYTES);
 }
 
 /* ---- Memory: a malloc's end can be given back where it is ---- */

@@ -15,6 +15,8 @@ void machine_set_time(double now_ms);
 void machine_rest(void);
 /* To be filled with MACHINE_CHANCE_BYTES of random bytes whenever a request comes. */
 uint8_t *machine_chance(void);
+/* malloc's memory grows as long as all of the module's has at most so many bytes; 0: no limit but the module's. */
+void machine_limit_memory(uint64_t bytes);
 /* The oldest line of the log that was not taken; NULL: there is none. Valid until the next line. */
 const char *machine_take_line(void);
 

@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "serve/machine.h"
 
-enum { ID_BYTES = 64, HEAD_BYTES = 24, PIECE_BYTES = 8, TOKENS_FIRST = 32 };
+enum { ID_BYTES = 64, HEAD_BYTES = 24, PIECE_BYTES = 8, TOKENS_FIRST = 32, TOKENS_OF_ROW = 32 };
 #define KEY "stream/"
 
 typedef struct Stream {
@@ -191,11 +191,14 @@ static bool write_request(Stream *s, StreamsWish *out)
     return true;
 }
 
+/* Tokens that went out and were not written are computed again: a row for each would cost more than that. */
 static bool write_tokens(Stream *s, StreamsWish *out)
 {
     for (uint32_t i = 0; i < JOURNAL_ANSWERS_MAX; i++) {
         uint32_t first = s->written[i], count = s->kept.token_counts[i] - first;
-        uint8_t *row = count ? take_row(PIECE_BYTES + (size_t)count * 4) : NULL;
+        bool due = count >= TOKENS_OF_ROW ||
+                   (count && s->kept.tokens[i][first + count - 1] == JOURNAL_END);
+        uint8_t *row = due ? take_row(PIECE_BYTES + (size_t)count * 4) : NULL;
         if (!row) continue;
         bytes_store32(row, i);
         bytes_store32(row + 4, first);

@@ -18,6 +18,7 @@ MODEL = nodes.Model("smollm2-135m")
 CHAT = "/v1/chat/completions"
 COORDINATOR = "coordinator-0"
 QUESTION = {"messages": [{"role": "user", "content": "Tell me about the sea."}], "temperature": 0, "max_tokens": 24}
+BUDGET = 96 << 20
 # Long answers: no token of it ends the text.
 LONG = {**QUESTION, "max_tokens": 600, "logit_bias": {"0": -100, "2": -100}}
 
@@ -54,7 +55,8 @@ class Shared(unittest.TestCase):
         for node_id in members(cls.cluster.file):
             if node_id not in cls.ids:
                 cls.native[node_id] = cls.cluster.start(node_id)
-        cls.workers = cls.cluster.start_workers(cls.ids, more={COORDINATOR: cls.variables})
+        more = {COORDINATOR: {"MEMORY_BUDGET_BYTES": str(BUDGET), **cls.variables}}
+        cls.workers = cls.cluster.start_workers(cls.ids, more=more)
         cls.coordinator = cls.workers[COORDINATOR]
 
     @classmethod
@@ -162,6 +164,31 @@ class NativeNodesTest(Shared):
         connection.close()
         self.assertEqual(text_of(events(text)), want)
 
+    def test_shard_that_is_lost(self):
+        """Without a replica its rows are zero, and the answer says so; the next one is whole again."""
+        self.native["shard-1"].kill()
+        try:
+            self.assertTrue(self.ask(CHAT, {**QUESTION, "max_tokens": 2}).get("degraded"))
+        finally:
+            self.native["shard-1"] = self.cluster.start("shard-1")
+        nodes.wait_for(lambda: self.coordinator.call("GET", "/ready")[0] == 200, 20)
+        self.assertEqual(self.text(), solo_text())
+
+    def test_memory_has_a_limit(self):
+        """Bodies that would take more than the budget are refused, and what they took is there for others."""
+        def ask(words, statuses):
+            body = {**QUESTION, "messages": [{"role": "user", "content": "word " * words}]}
+            statuses.append(self.coordinator.call("POST", CHAT, json.dumps(body))[0])
+        statuses = []
+        threads = [threading.Thread(target=ask, args=(n, statuses)) for n in (300_000, 300_000, 1_500_000, 1_500_000)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertTrue(set(statuses) <= {400, 503}, statuses)
+        self.assertLessEqual(self.metric("process_resident_memory_bytes"), BUDGET)
+        self.assertEqual(self.text(), solo_text())
+
     def test_refusals(self):
         for method, path, body, status in (("GET", "/nothing", None, 404), ("GET", CHAT, None, 405),
                                            ("POST", CHAT, "{", 400), ("POST", CHAT, "{}", 400)):
@@ -180,6 +207,16 @@ class FewCallsTest(Shared):
         self.assertEqual(self.text(), solo_text())
         self.assertGreater(self.metric("cobord_invocations_total"), 4)
         self.assertLessEqual(self.metric("cobord_invocation_calls_max"), 20)
+
+
+class WrongSettingsTest(Shared):
+    variables = {"SUBREQUESTS_MAX": "3"}
+
+    def test_requests_hear_the_reason(self):
+        status, answer = self.coordinator.call("GET", "/ready")
+        self.assertEqual(status, 503)
+        self.assertIn("SUBREQUESTS_MAX is 3, at least 8", json.loads(answer)["error"]["message"])
+        self.assertEqual(self.coordinator.call("GET", "/health")[0], 200)
 
 
 class WorkersTest(Shared):
