@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of tools in any text: the same in one piece and in small ones; every whole call's arguments are a JSON
- * object by yyjson too; no byte of text is lost when there was no call, but, where a grammar keeps the form, those of one
- * that the end cuts. Input: one byte of how it is cut, then the text. */
+ * object by yyjson too; no byte of text is lost when there was no call, but, where a grammar keeps the form, those
+ * of one that the end cuts. Input: one byte of how it is cut, then the text. */
 #include <yyjson.h>
 
 #include "../unit/text/tool_calls_log.h"
