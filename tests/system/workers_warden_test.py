@@ -239,6 +239,29 @@ class Fleet(Base):
         self.assertGreater(stats(cluster.workers["shard-warden-0"])["rows_l1"]["misses"], 0)
         self.assertEqual([n.errors() for n in stations + shards], [""] * 4)
 
+    def all_workers(self, **members):
+        """Every byte of every node comes from its warden; the bucket has the wardens' reads only."""
+        cluster = self.cluster(**members)
+        nodes = cluster.start_workers()
+        stations, shards = [[nodes[f"{kind}-{i}"] for i in range(2)] for kind in ("station", "shard")]
+        self.text_is_right(stations, shards)
+        for node in stations + shards:
+            self.assertEqual(node.metrics()["cobord_node_store_reads_total"], 0, node.id)
+        for node_id, node in nodes.items():
+            self.assertLess(node.memory(), workers.ISOLATE_BYTES_MAX, node_id)
+        return [stats(nodes[f"{kind}-warden-{i}"]) for kind in ("layer", "shard") for i in range(2)]
+
+    def test_resident_workers(self):
+        for warden in self.all_workers():
+            self.assertGreater(warden["l1"]["misses"], 0)
+
+    def test_fluid_workers(self):
+        """Stations read their phases again and again, shards their rows: memory of the wardens is hit."""
+        *layers, shard, _ = self.all_workers(memory=20 * MIB)
+        for warden in (*layers, shard):
+            self.assertGreater(warden["l1"]["hits"], warden["l1"]["misses"])
+        self.assertGreater(shard["rows_l1"]["misses"], 0)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2, warnings="ignore")
