@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A11: a hundred clients that send a byte of a header every few seconds, two that send bodies by and by: /health answers
-all the while, others get answers, and the slow ones are cut off after a minute and after two."""
+"""A11: a hundred clients that send a byte of a header every few seconds, two that send bodies by and by: /health
+answers all the while, others get answers, and the slow ones are cut off after a minute and after two."""
 
 import socket
 import sys

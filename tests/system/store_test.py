@@ -45,8 +45,11 @@ class Probe:
                                         stderr=self.log, env=env)
 
     def say(self, *words):
-        self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise AssertionError(f"the probe ended, {self.process.wait(10)}: {self.errors()}") from None
         answer = self.process.stdout.readline().decode().split()
         if not answer:
             raise AssertionError(f"the probe ended: {self.errors()}")
