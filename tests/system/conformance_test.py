@@ -302,7 +302,8 @@ class Crowd(Hosts):
         """A peer that freezes in the midst of its body is its own matter; one that leaves there, too."""
         for host in self.hosts:
             with self.subTest(host=host.name):
-                head = f"POST /forward HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: 5000\r\n\r\n"
+                head = (f"POST /forward HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
+                        "Content-Length: 5000\r\n\r\n")
                 stalled = [socket.create_connection(host.address("station-0"), timeout=60) for _ in range(3)]
                 for s in stalled:
                     s.sendall(head.encode() + b"COBF" + bytes(1000))
