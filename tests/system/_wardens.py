@@ -277,9 +277,9 @@ class FileServer:
 
 class Liar:
     """Between a node and a warden: flips a bit in the payload of every tensors answer and makes its frame fit; plain
-    bytes are flipped too."""
+    bytes are flipped too, in answers that end before `last`."""
 
-    def __init__(self, node):
+    def __init__(self, node, last=1 << 62):
         liar, self.posts, key = self, [], KEY
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -294,7 +294,8 @@ class Liar:
                     liar.posts.append(self.path)
                 if status == 200 and answer[:4] == b"AWFR":
                     answer = liar.spoil(answer)
-                elif status == 200 and "bytes=" in self.path and len(answer) > 200000:
+                elif (status == 200 and "bytes=" in self.path and len(answer) > 200000
+                      and int(self.path.split("-")[-1]) < last):
                     answer = answer[:5000] + bytes([answer[5000] ^ 1]) + answer[5001:]
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(answer)))

@@ -10,6 +10,7 @@ import _frames as frames
 import _nodes as nodes
 import _workers as workers
 from _nodes import Model
+from serve_test import CHAT, Server
 
 MODEL = Model("smollm2-135m")
 IDS = [504, 3575, 282, 4649, 314]
@@ -154,6 +155,70 @@ class Eight(Base):
         self.lose("deployment")
         self.grow(got, 22, 2, IDS)
         self.assertEqual(got, want)
+
+
+class Whole(unittest.TestCase):
+    """Everything is a Worker, the coordinator too: a conversation over its API, with every object's memory lost in it."""
+
+    ids = ["station-0", "station-1", "shard-0", "shard-1", "coordinator-0"]
+    turns = [{"role": "user", "content": "Tell me about the sea."}]
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = workers.WorkerCluster(MODEL, ["0-15", "15-end"], 2, chunk=64, sessions=2, memory=96 * MIB)
+        cls.nodes = cls.cluster.start_workers(cls.ids)
+        cls.coordinator = cls.nodes["coordinator-0"]
+        cls.native = Server("--context", "1024")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+        cls.native.stop()
+
+    def say(self, turns, **more):
+        body = json.dumps({"messages": turns, "temperature": 0, "max_tokens": 12, **more}).encode()
+        status, answer = self.coordinator.call("POST", CHAT, body, key=None, timeout=120)
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def text(self, turns, **more):
+        return json.loads(self.say(turns, **more))["choices"][0]["message"]["content"]
+
+    def expected(self, turns, **more):
+        body = {"messages": turns, "temperature": 0, "max_tokens": 12, **more}
+        return self.native.json(CHAT, body)["choices"][0]["message"]["content"]
+
+    def went(self, node, name):
+        """Whether an object's counter has begun anew; the coordinator has none of frames."""
+        return node.metrics()[name] < 2
+
+    def lose(self, how):
+        workers.wait_evicted() if how == "idle" else self.cluster.runtime.restart()
+        for node in self.ids[:4]:
+            self.assertTrue(self.went(self.nodes[node], "cobord_node_calls_total"), f"{node} still has its memory")
+
+    def test_conversation(self):
+        """Three turns; before each but the first everything is lost."""
+        turns = list(self.turns)
+        for how, question in (("idle", "And the sky?"), ("deployment", "Say it shorter."), (None, None)):
+            said = self.text(turns)
+            self.assertEqual(said, self.expected(turns))
+            if not how:
+                break
+            turns += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
+            self.lose(how)
+
+    def test_stream_goes_on(self):
+        """A client that lost its connection, and a fleet that lost its memory: the rest of the text, by the last id."""
+        more = {"temperature": 0.8, "seed": 11, "max_tokens": 16, "stream": True}
+        whole = self.say(self.turns, **more).decode()
+        events = [e for e in whole.split("\n\n") if e.startswith("id: ")]
+        place = events[5].splitlines()[0][4:]
+        self.lose("deployment")
+        status, rest = self.coordinator.call("POST", CHAT, b"", key=None, headers={"Last-Event-ID": place}, timeout=120)
+        self.assertEqual(status, 200, rest)
+        print(whole[-700:], rest[-700:])
+        self.assertEqual([e for e in rest.decode().split("\n\n") if e.startswith("id: ")], events[6:])
 
 
 if __name__ == "__main__":
