@@ -13,7 +13,7 @@ enum { ID_BYTES = 64, HEAD_BYTES = 24, PIECE_BYTES = 8, TOKENS_FIRST = 32, TOKEN
 typedef struct Stream {
     struct Stream *next; /* the newest first */
     char id[ID_BYTES];
-    JournalStream kept;
+    JournalStream kept; /* JOURNAL_END is among its tokens, the last of an answer that is over */
     uint32_t rooms[JOURNAL_ANSWERS_MAX], written[JOURNAL_ANSWERS_MAX]; /* of its tokens */
     uint32_t rows;                                                     /* that are written */
     bool dropped; /* its rows are to be deleted */
@@ -143,7 +143,10 @@ Error journal_load(Journal *j, const char *id, JournalStream *out, Why *why)
     bool fine = out->body != NULL;
     if (fine && s->kept.body_bytes) memcpy(out->body, s->kept.body, s->kept.body_bytes);
     for (uint32_t i = 0; i < JOURNAL_ANSWERS_MAX; i++) {
-        size_t bytes = s->kept.token_counts[i] * sizeof(uint32_t);
+        uint32_t count = s->kept.token_counts[i];
+        out->ended[i] = count && s->kept.tokens[i][count - 1] == JOURNAL_END;
+        out->token_counts[i] = count - out->ended[i];
+        size_t bytes = out->token_counts[i] * sizeof(uint32_t);
         out->tokens[i] = bytes ? malloc(bytes) : NULL;
         fine = fine && (!bytes || out->tokens[i]);
         if (bytes && out->tokens[i]) memcpy(out->tokens[i], s->kept.tokens[i], bytes);

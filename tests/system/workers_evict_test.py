@@ -217,7 +217,6 @@ class Whole(unittest.TestCase):
         self.lose("deployment")
         status, rest = self.coordinator.call("POST", CHAT, b"", key=None, headers={"Last-Event-ID": place}, timeout=120)
         self.assertEqual(status, 200, rest)
-        print(whole[-700:], rest[-700:])
         self.assertEqual([e for e in rest.decode().split("\n\n") if e.startswith("id: ")], events[6:])
 
 
