@@ -13,6 +13,7 @@ folder of the built modules; without it they are built here, by scripts/build wa
 import base64
 import functools
 import hashlib
+import http.client
 import json
 import os
 import pathlib
@@ -35,8 +36,8 @@ MEMORY = 96 * MIB
 START_SECONDS = 120
 VARIABLE_BYTES_MAX = 4800  # of the coordinator's cluster file, which goes over several
 # By the word of an id: the script and its class.
-KINDS = {"coordinator": ("coordinator.mjs", "Coordinator"), "station": ("station.mjs", "Station"), "shard": ("shard.mjs", "Shard"),
-         "layer-warden": ("layer_warden.mjs", "LayerWarden"), "shard-warden": ("shard_warden.mjs", "ShardWarden")}
+KINDS = {"coordinator": ("coordinator.mjs", "Coordinator"), "station": ("station.mjs", "Station"),
+         "shard": ("shard.mjs", "Shard"), "layer-warden": ("layer_warden.mjs", "LayerWarden"), "shard-warden": ("shard_warden.mjs", "ShardWarden")}
 
 _built = []
 
@@ -305,6 +306,16 @@ class WorkerNode(nodes.Node):
     def __init__(self, cluster, node_id):
         self.cluster, self.id = cluster, node_id
         self.host, self.port = cluster.runtime.address(node_id)
+
+    def call(self, method, path, body=None, connection=None, **more):
+        """workerd closes connections that were idle for five seconds: one that is kept is opened again then."""
+        try:
+            return super().call(method, path, body, connection=connection, **more)
+        except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):
+            if not connection:
+                raise
+            connection.close()
+            return super().call(method, path, body, connection=connection, **more)
 
     def errors(self):
         return self.cluster.runtime.errors()

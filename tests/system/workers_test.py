@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Stations, shards and wardens as Workers on the real runtime, below a native coordinator: the texts of one process,
-sessions that outlive their object's memory, and what an isolate takes."""
+"""Clusters of Workers on the real runtime, and mixed with native nodes: the texts and logits of one process, sessions that
+outlive their object's memory, and what an isolate takes."""
 import json
 import time
 import unittest
 
+import _frames as frames
 import _nodes as nodes
+from _packages import need
 from _workers import ISOLATE_BYTES_MAX, WorkerCluster, wait_evicted
+
+need("xxhash", "4.1.0")
+import xxhash  # noqa: E402
 
 MODEL = nodes.Model("smollm2-135m")
 IDS = [504, 3575, 282, 4649, 314]
@@ -77,6 +82,19 @@ class Shared(unittest.TestCase):
 
 
 class WorkersTest(Shared):
+    def test_hash_of_all_logits(self):
+        driver, hashed = self.driver(), xxhash.xxh3_64()
+        x = driver.forward(driver.embed(IDS), self.session, 0)
+        size = 4 * MODEL.hidden
+        for row in (x[at:at + size] for at in range(0, len(x), size)):
+            for shard in self.shards:
+                body = frames.logits_of(MODEL.id, self.cluster.entry(shard.id)["ids"], MODEL.hidden,
+                                        [frames.Row(sliced=True)], row)
+                hashed.update(frames.payload(driver.post(shard, "/logits", body), frames.LOGITS_ANSWER))
+        want = json.loads(nodes.support.must("logits", MODEL.name, "--tokens", ",".join(map(str, IDS)), "--json",
+                                             "--hash"))
+        self.assertEqual(hashed.hexdigest(), want["xxh3"])
+
     def test_driven_by_hand(self):
         self.assertEqual(self.driver().greedy(IDS, COUNT, self.session), solo_ids(IDS, COUNT))
 
@@ -117,6 +135,22 @@ class MixedTest(Shared):
 
     def test_text(self):
         self.assertEqual(self.ask(self.coordinator()), solo_text())
+
+
+class CoordinatorTest(Shared):
+    """Nothing but Workers."""
+
+    ids = ["coordinator-0", "station-0", "station-1", "shard-0", "shard-1"]
+
+    def test_text(self):
+        self.assertTrue(nodes.wait_for(lambda: self.workers["coordinator-0"].call("GET", "/ready")[0] == 200, 60))
+        self.assertEqual(self.ask(self.workers["coordinator-0"]), solo_text())
+
+
+class MixedCoordinatorTest(CoordinatorTest):
+    """A Worker coordinates native processes."""
+
+    ids = ["coordinator-0"]
 
 
 class RelaxedTest(Shared):
