@@ -228,14 +228,31 @@ Error node_compute_read_range(Node *n, const uint8_t *body, size_t bytes, Why *w
                                    why);
 }
 
+static void say_configured(Node *n)
+{
+    node_reply(n, 200, NODE_GATE_JSON, NODE_GATE_CONFIGURED_BODY,
+               sizeof NODE_GATE_CONFIGURED_BODY - 1, node_end);
+}
+
+static uint32_t range_row_bytes;
+
+/* It lasts once it is there. Without any weights the host opens another instance, with the range
+ * of before. */
 static void configured(Node *n)
 {
     NodeCompute *c = &node_compute;
-    n->loop.failed = !c->loaded; /* without any weights: the host opens another instance */
-    if (c->error != OK) node_compute_fail(n, "configure", c->error, &c->why, node_end);
-    else
-        node_reply(n, 200, NODE_GATE_JSON, NODE_GATE_CONFIGURED_BODY,
-                   sizeof NODE_GATE_CONFIGURED_BODY - 1, node_end);
+    if (c->error != OK) {
+        n->loop.failed = true;
+        n->open_error = c->error;
+        n->open_why = c->why;
+        node_compute_fail(n, "configure", c->error, &c->why, node_end);
+        return;
+    }
+    NodeWish row = {.kind = NODE_ROW_PUT,
+                    .text = NODE_COMPUTE_RANGE_KEY,
+                    .address = range_row,
+                    .bytes = range_row_bytes};
+    node_want(n, &row, say_configured);
 }
 
 static void rebuild(Node *n) { node_compute_build(n, configured); }
@@ -266,11 +283,8 @@ void node_compute_configure(Node *n)
         return;
     }
     memcpy(range_row, n->request.body, n->request.body_bytes);
-    NodeWish row = {.kind = NODE_ROW_PUT,
-                    .text = NODE_COMPUTE_RANGE_KEY,
-                    .address = range_row,
-                    .bytes = n->request.body_bytes};
-    node_want(n, &row, end_sessions);
+    range_row_bytes = n->request.body_bytes;
+    end_sessions(n);
 }
 
 void node_compute_drain(Node *n)

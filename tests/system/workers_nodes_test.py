@@ -134,8 +134,8 @@ def stretch(model, names):
 
 
 def is_matrix(layers):
-    words = ("attn_q_weight", "attn_k_weight", "attn_v_weight", "attn_output_weight", "ffn_gate_weight", "ffn_up_weight",
-             "ffn_down_weight")
+    words = [f"{part}_weight" for part in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up",
+                                           "ffn_down")]
     return lambda name: any(name == f"blk_{layer}_{word}" for layer in layers for word in words)
 
 
@@ -336,6 +336,15 @@ class Sessions(Small):
         self.assertEqual(self.station.ready()["range"], "2-15")
         self.assertEqual(self.station.code("POST", "/forward", self.driver.frame(self.station, self.x, 7, 0)),
                          (409, "unsupported"))
+
+    def test_configure_that_finds_no_store(self):
+        self.station.open(PINNED_BYTES="0")
+        self.fleet_.host.do("fail", id=self.station.id, reads=1000)
+        for _ in range(2):  # the second finds a node without weights
+            status, code = self.station.code("POST", "/configure", b'{"range":"2-15"}')
+            self.assertEqual((status, code, self.station.facts["failed"]), (503, "unreachable", 1))
+        self.station.open()
+        self.assertEqual(self.station.ready()["range"], "0-15")
 
     def test_a_client_that_left_costs_nothing(self):
         self.forward(7, 0, 3)

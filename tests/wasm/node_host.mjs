@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A host for nodes of the module under Node, as docs/format/workers.md has it: the knot is a file, rows and values are maps,
+/* A host for nodes of the module under Node, as docs/format/workers.md has it: the knot is a file, rows are maps,
  * the warden is a function. Commands come as lines of JSON on standard input, answers go to standard output:
  *
- *   {"do":"open","id":"station-0","kind":1,"module":PATH,"knot":PATH,"settings":{..},"warden":KIND}   rows of that id stay
+ *   {"do":"open","id":"station-0","kind":1,"module":PATH,"knot":PATH,"settings":{..},"warden":KIND}
  *   {"do":"call","id":"station-0","method":"POST","target":"/forward","headers":{..},"body":BASE64}
  *   {"do":"rows","id":..}   {"do":"row","id":..,"key":..,"number":..,"bytes":BASE64 or null}
  *   {"do":"export","id":..,"name":..,"arguments":[..]}   {"do":"fail","id":..,"reads":N}
  *
- * `warden`: "right" answers from the file, "wrong" with one bit of each answer changed, "gone" not at all. */
+ * The rows of an id outlive its instance. `warden`: "right" answers from the file, "wrong" with one bit of each
+ * answer changed, "gone" not at all. */
 import fs from 'node:fs';
 import readline from 'node:readline';
 
