@@ -176,6 +176,7 @@ static Error run(Deploy *d, const DeployModules *modules, const S3Access *access
     DeployWrangler wrangler;
     TRY(deploy_write_open(path ? path : "cloudflare", folder, why));
     TRY(deploy_wrangler_open(options_text(o, OPTION_WRANGLER), d->account, folder, &wrangler, why));
+    if (access) TRY(deploy_wrangler_login(&wrangler, why));
     if (access) TRY(name_rows(d, &wrangler, folder, why));
     TRY(deploy_write(d, modules, folder, why));
     if (!access) return each_script(d, &wrangler, "validated", check_script, url, why);

@@ -70,24 +70,37 @@ static void clean_line(const char *at, size_t bytes, char *out, size_t room)
     out[used] = '\0';
 }
 
+/* The next line that has something in it, cleaned; `at` then stands behind it. */
+static bool next_line(const char **at, char *out, size_t room)
+{
+    out[0] = '\0';
+    while (!out[0] && **at) {
+        size_t bytes = strcspn(*at, "\n");
+        clean_line(*at, bytes, out, room);
+        *at += bytes + ((*at)[bytes] == '\n');
+    }
+    return out[0] != '\0';
+}
+
 void deploy_wrangler_fault(const char *text, char *out, size_t room)
 {
-    const char *fault = strstr(text, "ERROR"), *start = fault ? fault : text;
-    while (start > text && start[-1] != '\n') start--;
-    out[0] = '\0';
-    for (const char *line = start; !out[0] && *line;) {
-        size_t bytes = strcspn(line, "\n");
-        clean_line(line, bytes, out, room);
-        line += bytes + (line[bytes] == '\n');
-    }
+    char more[100];
+    const char *fault = strstr(text, "ERROR"), *at = fault ? fault : text;
+    while (at > text && at[-1] != '\n') at--;
+    if (!next_line(&at, out, room)) return;
+    while (*at == '\n') at++;
+    bool goes_on = strncmp(at, "  ", 2) == 0 && next_line(&at, more, sizeof more);
+    size_t used = strlen(out);
+    if (goes_on) (void)snprintf(out + used, room - used, " %s", more);
 }
 
 static Error fault(const char *what, const char *log, Error error, Why *why)
 {
-    char line[160] = "";
+    char line[180] = "";
     char *text = read_end(log);
     if (text) deploy_wrangler_fault(text, line, sizeof line);
     free(text);
+    if (line[0] && line[strlen(line) - 1] == '.') line[strlen(line) - 1] = '\0';
     return error_why(why, error, "%s: %s. All it said is in %s.", what,
                      line[0] ? line : "wrangler failed", log);
 }
@@ -121,6 +134,21 @@ Error deploy_wrangler_open(const char *program, const char *account, const Deplo
         "%s is not there. Install it with `npm install --global wrangler@4.86.0`, or say "
         "where it is with --wrangler PROGRAM.",
         program);
+}
+
+Error deploy_wrangler_login(const DeployWrangler *w, Why *why)
+{
+    char log[PLACES_PATH_BYTES];
+    int code;
+    TRY(deploy_write_path(w->folder, "", "wrangler.log", log, why));
+    TRY(run(w, (const char *[]){"whoami", "--json", NULL}, log, -1, &code, why));
+    char *text = code ? read_end(log) : NULL;
+    bool nobody = text && strstr(text, "\"loggedIn\":false");
+    free(text);
+    if (!nobody) return OK; /* a token that is wrong is found by the first call that needs it */
+    return error_why(
+        why, ERR_KEY,
+        "wrangler is not logged in. Run `wrangler login`, or set CLOUDFLARE_API_TOKEN.");
 }
 
 Error deploy_wrangler_check(const DeployWrangler *w, const ClusterNode *n, Why *why)

@@ -19,6 +19,9 @@ typedef struct DeployWrangler {
 MUST_CHECK Error deploy_wrangler_open(const char *program, const char *account,
                                       const DeployFolder *folder, DeployWrangler *out, Why *why);
 
+/* That it knows an account. Errors  ERR_KEY. */
+MUST_CHECK Error deploy_wrangler_login(const DeployWrangler *w, Why *why);
+
 /* Reads a configuration with all it names, and sends nothing. Errors  ERR_FORMAT (its own words). */
 MUST_CHECK Error deploy_wrangler_check(const DeployWrangler *w, const ClusterNode *n, Why *why);
 /* The script with its secrets. `url` gets the address it has now, "" when it has none.

@@ -21,6 +21,7 @@ import unittest
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import _cloudflare
 import _packages
 import _servers
 
@@ -390,6 +391,7 @@ class Deployments(Case):
         kinds = [order.index(kind_of(i)) for i in self.deployed()]
         self.assertEqual((kinds, len(kinds)), (sorted(kinds), len(plan["scripts"])))
         self.assertEqual({c["account"] for c in self.calls()}, {ACCOUNT})
+        self.assertEqual([c["arguments"][0] for c in self.calls()][:2], ["--version", "whoami"])
         secrets = os.path.join(self.out, "secrets.json")
         for c in self.calls():
             if c["arguments"][0] == "deploy":
@@ -493,6 +495,58 @@ class RealWrangler(Case):
         line = self.refuse("shard-0", "--dry-run", "--modules", broken, modules=False, wrangler_program=wrangler())
         self.assertIn("nothing.mjs", pathlib.Path(self.out, "shard-0", "wrangler.log").read_text())
         self.assertIn("ERROR", line)
+
+
+class RealDeployment(Case):
+    """The real wrangler, the real upload; in Cloudflare's place one that refuses bindings to what is not there."""
+
+    def setUp(self):
+        super().setUp()
+        os.makedirs(os.path.join(self.folder, "store", "cobord"))
+        os.makedirs(os.path.join(self.folder, "sidecar"))
+        self.server = _servers.start_s3(os.path.join(self.folder, "store"),
+                                        sidecar=os.path.join(self.folder, "sidecar"))
+        self.addCleanup(self.server.stop)
+        self.api = _cloudflare.Api(buckets=["cobord"])
+        self.addCleanup(self.api.stop)
+
+    def test_everything_arrives(self):
+        words = ["--account", _cloudflare.ACCOUNT, "--stations", 2, "--shards", 2, "--wardens", "--memory", "64M"]
+        environment = {**self.server.environment, **self.api.environment}
+        plan = self.plan(*words, wrangler_program=wrangler(), **environment)
+        self.assertEqual(self.api.refused, [])
+        self.assertEqual(sorted(self.api.scripts), sorted(s["script"] for s in plan["scripts"]))
+        self.assertEqual(list(self.api.scripts)[-1], f"{MODEL}-coordinator-0")
+        self.assertEqual(self.api.addresses, {f"{MODEL}-coordinator-0"})
+        self.assertEqual(plan["url"], f"https://{MODEL}-coordinator-0.someone.workers.dev")
+        key = pathlib.Path(self.out, "key").read_text().strip()
+        module = pathlib.Path(self.modules, "cobord-relaxed.wasm").read_bytes()
+        for script in self.api.scripts.values():
+            bindings = {b["name"]: b for b in script["metadata"]["bindings"]}
+            self.assertEqual((bindings["CLUSTER_KEY"]["type"], bindings["CLUSTER_KEY"]["text"]), ("secret_text", key))
+            self.assertEqual(bindings["KNOT_KEY"]["text"], plan["knot_key"])
+            self.assertEqual(bindings["NODE"]["type"], "durable_object_namespace")
+            self.assertIn(module, script["modules"].values())
+        self.assertEqual([n["title"] for n in self.api.namespaces], [f"{MODEL}-rows"])
+        # once more: the same scripts, nothing new beside them
+        self.plan(*words, wrangler_program=wrangler(), **environment)
+        self.assertEqual((len(self.api.scripts), len(self.api.namespaces)), (len(plan["scripts"]), 1))
+
+    def test_a_wrong_token(self):
+        environment = {**self.server.environment, **self.api.environment, "CLOUDFLARE_API_TOKEN": "wrong"}
+        done = self.deploy("--account", _cloudflare.ACCOUNT, code=1, wrangler_program=wrangler(), **environment)
+        last = done.stderr.splitlines()[-1]
+        self.assertRegex(last, r"shard-0: \[ERROR\] .* Authentication error \[code: 10000\]\. All it said is in ")
+        self.assertEqual(self.api.scripts, {})
+
+    def test_who_is_not_logged_in(self):
+        """Is told before anything is sent."""
+        environment = {**self.server.environment, "HOME": self.folder,
+                       "COBORD_CACHE": os.environ.get("COBORD_CACHE", os.path.expanduser("~/.cache/cobord"))}
+        line = self.refuse("wrangler login", "--account", _cloudflare.ACCOUNT, wrangler_program=wrangler(),
+                           **environment)
+        self.assertIn("CLOUDFLARE_API_TOKEN", line)
+        self.assertEqual(os.listdir(os.path.join(self.folder, "store", "cobord")), [])
 
 
 class RunsHere(Case):

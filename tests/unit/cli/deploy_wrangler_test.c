@@ -25,6 +25,9 @@ static void faults(void **state)
          "[ERROR] No suchthing."},
         {"\x1b[2J\x1b]0;title\x07\nplain",
          "plain"}, /* a sequence that does not end takes its line */
+        {"[ERROR] It failed.\n\n  Wrong key [code: 1]\n\n  More\n",
+         "[ERROR] It failed. Wrong key [code: 1]"},
+        {"[ERROR] It failed.\n\nLogs are there\n", "[ERROR] It failed."},
         {"x ERROR at the end", "x ERROR at the end"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
