@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What strangers send to a warden: texts of headers, queries and tails, the body of /configure. The first byte says which.
- * Whatever is taken lies within the knot. */
+/* What strangers send to a warden: texts of headers, queries and tails, the body of /configure. The first byte says
+ * which. Whatever is taken lies within the knot. */
 #include <stdlib.h>
 #include <string.h>
 
