@@ -155,7 +155,7 @@ class Eight(Base):
 
 
 class Whole(unittest.TestCase):
-    """Everything is a Worker, the coordinator too: a conversation over its API, with every object's memory lost in it."""
+    """Everything is a Worker, the coordinator too: a conversation over its API that loses every memory."""
 
     ids = ["station-0", "station-1", "shard-0", "shard-1", "coordinator-0"]
     turns = [{"role": "user", "content": "Tell me about the sea."}]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an isolate takes and what it reads: a model that is larger than all of them, by phases, and one that fits. What is
-measured is what `cobord deploy` said before, and what the page says (docs/format/workers.md, section 5)."""
+"""What an isolate takes and what it reads: a model that is larger than all of them, by phases, and one that fits. It is
+what `cobord deploy` said before, and what the page says (docs/format/workers.md, section 5)."""
 import json
 import pathlib
 import shutil

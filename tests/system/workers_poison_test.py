@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Workers whose warden lies, or is gone: each bad piece is found out, told of and read from the bucket, so that the text
-is that of one process. (Bad values and a bad bucket: workers_warden_test.py.)"""
+"""Workers whose warden lies, or is gone: each bad piece is found out, told of and read from the bucket, so that the
+text is that of one process. (Bad values and a bad bucket: workers_warden_test.py.)"""
 import unittest
 
 import _nodes as nodes
