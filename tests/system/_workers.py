@@ -36,8 +36,10 @@ MEMORY = 96 * MIB
 START_SECONDS = 120
 VARIABLE_BYTES_MAX = 4800  # of the coordinator's cluster file, which goes over several
 # By the word of an id: the script and its class.
-KINDS = {"coordinator": ("coordinator.mjs", "Coordinator"), "station": ("station.mjs", "Station"),
-         "shard": ("shard.mjs", "Shard"), "layer-warden": ("layer_warden.mjs", "LayerWarden"), "shard-warden": ("shard_warden.mjs", "ShardWarden")}
+KINDS = {
+    "coordinator": ("coordinator.mjs", "Coordinator"), "station": ("station.mjs", "Station"),
+    "shard": ("shard.mjs", "Shard"), "layer-warden": ("layer_warden.mjs", "LayerWarden"),
+    "shard-warden": ("shard_warden.mjs", "ShardWarden")}
 
 _built = []
 

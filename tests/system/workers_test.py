@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Clusters of Workers on the real runtime, and mixed with native nodes: the texts and logits of one process, sessions that
-outlive their object's memory, and what an isolate takes."""
+"""Clusters of Workers on the real runtime, and mixed with native nodes: the texts and logits of one process, also after
+a deployment in the middle of a stream, and what an isolate takes. What an eviction leaves: workers_evict_test."""
 import json
 import time
 import unittest
@@ -9,7 +9,7 @@ import unittest
 import _frames as frames
 import _nodes as nodes
 from _packages import need
-from _workers import ISOLATE_BYTES_MAX, WorkerCluster, wait_evicted
+from _workers import ISOLATE_BYTES_MAX, WorkerCluster
 
 need("xxhash", "4.1.0")
 import xxhash  # noqa: E402
@@ -182,24 +182,6 @@ class WardensTest(Shared):
         self.driver().greedy(IDS, COUNT, self.session)
         for node in self.workers.values():
             self.assertLess(node.memory(), ISOLATE_BYTES_MAX, node.id)
-
-
-class EvictionTest(Shared):
-    def test_a_session_goes_on(self):
-        want = solo_ids(IDS, 4)
-        driver = self.driver()
-        x = driver.forward(driver.embed(IDS), self.session, 0)
-        got = [driver.best(x[-4 * MODEL.hidden:], 1)[0][0][0]]
-        for position in range(len(IDS), len(IDS) + 3):
-            if position == len(IDS) + 1:
-                before = [n.metrics()["cobord_node_requests_total"] for n in self.stations]
-                wait_evicted()
-                driver = self.driver()
-                after = [n.metrics()["cobord_node_requests_total"] for n in self.stations]
-                self.assertTrue(all(a == 0 < b for a, b in zip(after, before)), (before, after))
-            x = driver.forward(driver.embed([got[-1]]), self.session, position, nodes.frames.DECODE)
-            got.append(driver.best(x, 1)[0][0][0])
-        self.assertEqual(got, want)
 
 
 if __name__ == "__main__":
