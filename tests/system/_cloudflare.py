@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of Cloudflare's API that a deployment by wrangler calls, on this machine: what was sent is kept, and what the
-platform would refuse is refused (a binding to a script, a bucket or a namespace that is not there).
+"""The part of Cloudflare's API that a deployment by wrangler calls, on this machine: what was sent is kept, and what
+the platform would refuse is refused (a binding to a script, a bucket or a namespace that is not there).
 
     with Api(buckets=["cobord"]) as api:
         run("wrangler", "deploy", .., env={**os.environ, **api.environment})
