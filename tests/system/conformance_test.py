@@ -97,14 +97,18 @@ class Workers:
         return [f"an object fell: {fell[:5]}"] if fell else []
 
 
-def hosts(roles, native=Native):
+def hosts(roles, native, cleanup):
     """Running hosts, the one that is compared with first. CONFORMANCE_HOSTS names others than the usual."""
     named = os.environ.get("CONFORMANCE_HOSTS", "workers").split(",")
-    out = [native(roles)]
+    makers = [lambda: native(roles)]
     if "scalar" in named:
-        out.append(native(roles, "--threads", 1, "--isa", "scalar", name="scalar"))
+        makers.append(lambda: native(roles, "--threads", 1, "--isa", "scalar", name="scalar"))
     if "workers" in named and importlib.util.find_spec("_workers"):
-        out.append(Workers(roles, out[0]))
+        makers.append(lambda: Workers(roles, out[0]))
+    out = []
+    for make in makers:
+        out.append(make())
+        cleanup(out[-1].stop)
     return out
 
 
@@ -122,12 +126,7 @@ class Hosts(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.hosts = hosts(cls.roles, cls.native)
-
-    @classmethod
-    def tearDownClass(cls):
-        for host in cls.hosts:
-            host.stop()
+        cls.hosts = hosts(cls.roles, cls.native, cls.addClassCleanup)
 
     def conform(self, cases):
         """Every host is asked the same; what it answers is right, and the same everywhere."""
