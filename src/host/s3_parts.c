@@ -49,7 +49,7 @@ typedef struct Sending {
     uint32_t next, sent;
 } Sending;
 
-uint64_t s3_part_bytes(const S3Upload *u, uint32_t part)
+uint64_t s3_parts_bytes(const S3Upload *u, uint32_t part)
 {
     uint64_t offset = part * u->part_bytes;
     return u->bytes - offset < u->part_bytes ? u->bytes - offset : u->part_bytes;
@@ -60,11 +60,11 @@ static bool is_md5(const char *etag)
     return strlen(etag) == 32 && strspn(etag, "0123456789abcdefABCDEF") == 32;
 }
 
-bool s3_part_is_there(const S3Upload *u, uint32_t part)
+bool s3_parts_is_there(const S3Upload *u, uint32_t part)
 {
     const S3Part *p = &u->parts[part];
     char hex[33];
-    if (p->listed_bytes != s3_part_bytes(u, part)) return false;
+    if (p->listed_bytes != s3_parts_bytes(u, part)) return false;
     if (!is_md5(p->listed_etag)) return p->is_sent && p->listed_etag[0];
     for (int i = 0; i < 16; i++) (void)snprintf(hex + 2 * i, 3, "%02x", p->md5[i]);
     return strcasecmp(hex, p->listed_etag) == 0;
@@ -72,7 +72,7 @@ bool s3_part_is_there(const S3Upload *u, uint32_t part)
 
 static Error read_part(S3Upload *u, Slot *s, Why *why)
 {
-    uint64_t bytes = s3_part_bytes(u, s->part);
+    uint64_t bytes = s3_parts_bytes(u, s->part);
     S3Part *p = &u->parts[s->part];
     if (!whole_read(u->file, s->part * u->part_bytes, s->bytes, bytes))
         return errno ? places_system_error(errno, "the file", why)
@@ -85,9 +85,9 @@ static Error read_part(S3Upload *u, Slot *s, Why *why)
 static Error start(S3Upload *u, Slot *s, Why *why)
 {
     char query[S3_ID_BYTES + 48];
-    uint64_t bytes = s3_part_bytes(u, s->part);
+    uint64_t bytes = s3_parts_bytes(u, s->part);
     (void)snprintf(query, sizeof query, "partNumber=%u&uploadId=%s", s->part + 1, u->id);
-    TRY(s3_call_prepare(u, "PUT", u->object, query, s->hash, &s->call, why));
+    TRY(s3_upload_prepare(u, "PUT", u->object, query, s->hash, &s->call, why));
     HttpCall *http = &s->call.http;
     http->parts[0] = s->bytes;
     http->part_bytes[0] = bytes;
@@ -108,16 +108,16 @@ static Error fill(Sending *g, Slot *s, Why *why)
     S3Upload *u = g->u;
     while (g->next < u->part_count) {
         s->part = g->next++;
-        if (u->parts[s->part].is_hashed && s3_part_is_there(u, s->part)) continue;
+        if (u->parts[s->part].is_hashed && s3_parts_is_there(u, s->part)) continue;
         TRY(read_part(u, s, why));
-        if (!s3_part_is_there(u, s->part)) {
-            s3_hash(s->bytes, s3_part_bytes(u, s->part), s->hash);
+        if (!s3_parts_is_there(u, s->part)) {
+            s3_hash(s->bytes, s3_parts_bytes(u, s->part), s->hash);
             s->tries = 0;
             g->sent++;
             return start(u, s, why);
         }
-        u->sent_bytes += s3_part_bytes(u, s->part);
-        u->report->bytes_found += s3_part_bytes(u, s->part);
+        u->sent_bytes += s3_parts_bytes(u, s->part);
+        u->report->bytes_found += s3_parts_bytes(u, s->part);
         tell_step(u->tell, "upload", u->sent_bytes, u->bytes);
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "%s", u->where);
     }
@@ -126,17 +126,17 @@ static Error fill(Sending *g, Slot *s, Why *why)
 
 static Error ended(S3Upload *u, Slot *s, Why *why)
 {
-    Error error = s3_call_judge(u, &s->call, why);
+    Error error = s3_upload_judge(u, &s->call, why);
     s->state = SLOT_IDLE;
     if (error == OK) {
-        u->sent_bytes += s3_part_bytes(u, s->part);
+        u->sent_bytes += s3_parts_bytes(u, s->part);
         u->parts[s->part].is_sent = true;
         return OK;
     }
     if (error != ERR_UNREACHABLE || ++s->tries == S3_TRIES) return error;
     u->report->retries++;
     s->state = SLOT_PAUSED;
-    s->again_ms = clock_now_ms() + s3_call_pause_ms(s->tries - 1);
+    s->again_ms = clock_now_ms() + s3_upload_pause_ms(s->tries - 1);
     return OK;
 }
 

@@ -31,8 +31,8 @@ uint64_t s3_upload_part_bytes(uint64_t bytes)
 
 /* ---- One call */
 
-Error s3_call_prepare(const S3Upload *u, const char *method, const char *url, const char *query,
-                      const char *body_hash, S3Call *call, Why *why)
+Error s3_upload_prepare(const S3Upload *u, const char *method, const char *url, const char *query,
+                        const char *body_hash, S3Call *call, Why *why)
 {
     S3Request request = {.method = method, .url = url, .query = query, .body_hash = body_hash};
     TRY(s3_sign(u->access, &request, time(NULL), &call->lines, why));
@@ -66,7 +66,7 @@ static Error hidden_error(const S3Upload *u, const HttpCall *http, Why *why)
     return error_why(why, may_pass ? ERR_UNREACHABLE : ERR_IO, "%s: %s", u->where, code);
 }
 
-Error s3_call_judge(const S3Upload *u, const S3Call *call, Why *why)
+Error s3_upload_judge(const S3Upload *u, const S3Call *call, Why *why)
 {
     const HttpCall *http = &call->http;
     if (http->status >= 300) return s3_answer_refused(u->where, u->key, u->access, http, why);
@@ -78,7 +78,7 @@ Error s3_call_judge(const S3Upload *u, const S3Call *call, Why *why)
     return hidden_error(u, http, why);
 }
 
-uint64_t s3_call_pause_ms(unsigned tries)
+uint64_t s3_upload_pause_ms(unsigned tries)
 {
     uint64_t ms = (uint64_t)PAUSE_MS << tries;
     return ms + hash_mix64(clock_now_ns()) % (ms / 2 + 1);
@@ -86,7 +86,7 @@ uint64_t s3_call_pause_ms(unsigned tries)
 
 static void pause_before(unsigned tries)
 {
-    for (uint64_t end = clock_now_ms() + s3_call_pause_ms(tries);
+    for (uint64_t end = clock_now_ms() + s3_upload_pause_ms(tries);
          clock_now_ms() < end && !stop_asked();)
         (void)nanosleep(&(struct timespec){0, 20000000}, NULL);
 }
@@ -105,7 +105,8 @@ static Error ask(S3Upload *u, const Ask *a, unsigned *tries, Why *why)
     if (a->body) s3_hash(a->body, a->body_bytes, hash);
     for (*tries = 0;;) {
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "%s", u->where);
-        TRY(s3_call_prepare(u, a->method, a->url, a->query, a->body ? hash : NULL, &u->call, why));
+        TRY(s3_upload_prepare(u, a->method, a->url, a->query, a->body ? hash : NULL, &u->call,
+                              why));
         HttpCall *http = &u->call.http;
         http->parts[0] = a->body;
         http->part_bytes[0] = a->body_bytes;
@@ -113,7 +114,7 @@ static Error ask(S3Upload *u, const Ask *a, unsigned *tries, Why *why)
         http->answer_room = S3_ANSWER_BYTES;
         http->deadline_ms = a->deadline_ms ? a->deadline_ms : S3_CALL_MS;
         http_client_run(u->client, http);
-        Error error = s3_call_judge(u, &u->call, why);
+        Error error = s3_upload_judge(u, &u->call, why);
         if (error != ERR_UNREACHABLE || *tries + 1 == S3_TRIES) return error;
         u->report->retries++;
         pause_before((*tries)++);
@@ -221,8 +222,8 @@ static Error send_all(S3Upload *u, Why *why)
         if (round == 0 && u->is_found) note_found(u);
         u->sent_bytes = 0;
         for (uint32_t i = 0; i < u->part_count; i++)
-            if (u->parts[i].is_hashed && s3_part_is_there(u, i))
-                u->sent_bytes += s3_part_bytes(u, i);
+            if (u->parts[i].is_hashed && s3_parts_is_there(u, i))
+                u->sent_bytes += s3_parts_bytes(u, i);
         TRY(s3_parts_send(u, &sent, why));
         if (!sent) return OK;
     }
@@ -276,7 +277,7 @@ static Error is_complete(S3Upload *u, Why *why)
 static Error complete(S3Upload *u, Why *why)
 {
     char query[S3_ID_BYTES + 16], ours[48], theirs[S3_ETAG_BYTES], *text = NULL;
-    size_t bytes;
+    size_t bytes = 0;
     unsigned tries;
     (void)snprintf(query, sizeof query, "uploadId=%s", u->id);
     TRY(list_text(u, &text, &bytes, why));

@@ -52,16 +52,17 @@ typedef struct S3Upload {
 
 /* Signs, and fills what http_client_start wants; `query` without '?', "" for none. Body, answer and deadline are the
  * caller's. Errors  those of s3_sign, ERR_TOO_LARGE. */
-MUST_CHECK Error s3_call_prepare(const S3Upload *u, const char *method, const char *url,
-                                 const char *query, const char *body_hash, S3Call *call, Why *why);
+MUST_CHECK Error s3_upload_prepare(const S3Upload *u, const char *method, const char *url,
+                                   const char *query, const char *body_hash, S3Call *call,
+                                   Why *why);
 /* What became of a call that has ended: OK, ERR_UNREACHABLE for what may pass, or the end of it. */
-MUST_CHECK Error s3_call_judge(const S3Upload *u, const S3Call *call, Why *why);
+MUST_CHECK Error s3_upload_judge(const S3Upload *u, const S3Call *call, Why *why);
 /* How long to wait before the try behind `tries` others. */
-uint64_t s3_call_pause_ms(unsigned tries);
+uint64_t s3_upload_pause_ms(unsigned tries);
 
 /* Whether the store has the part as we have it: it must have been hashed. */
-bool s3_part_is_there(const S3Upload *u, uint32_t part);
-uint64_t s3_part_bytes(const S3Upload *u, uint32_t part);
+bool s3_parts_is_there(const S3Upload *u, uint32_t part);
+uint64_t s3_parts_bytes(const S3Upload *u, uint32_t part);
 /* Sends each part that the last list does not have; `sent`: how many. */
 MUST_CHECK Error s3_parts_send(S3Upload *u, uint32_t *sent, Why *why);
 

@@ -41,7 +41,7 @@ class CliTest(unittest.TestCase):
         p = run("help")
         self.assertEqual((p.returncode, p.stderr), (0, ""))
         self.assertEqual(set(verbs()), set("pull list rm run serve node up status plan bench logits tokenize "
-                                           "detokenize encode repair info verify synth".split()))
+                                           "detokenize encode repair info verify synth deploy".split()))
         self.assertEqual(run("--help").stdout, p.stdout)
         nothing = run()
         self.assertEqual((nothing.returncode, nothing.stdout, nothing.stderr), (2, "", p.stdout))
