@@ -13,11 +13,13 @@
 
 #include <sqlite3.h>
 
+#include "host/clock.h"
 #include "host/row_store_backend.h"
 
 enum {
-    ROW_STORE_SQLITE_BUSY_MS = 500, /* another process writes */
-    ROW_STORE_SQLITE_SWEEP = 256    /* entries a sweep removes at most */
+    ROW_STORE_SQLITE_BUSY_MS = 500,    /* another process writes */
+    ROW_STORE_SQLITE_MAKING_MS = 5000, /* others make the file, too */
+    ROW_STORE_SQLITE_SWEEP = 256       /* entries a sweep removes at most */
 };
 
 typedef enum RowStoreSqliteStatement {
@@ -171,10 +173,14 @@ static Error row_store_sqlite_prepare(RowStoreSqlite *s, Why *why)
                                 "CREATE TABLE IF NOT EXISTS entries(key TEXT PRIMARY KEY, "
                                 "value BLOB NOT NULL, expires INTEGER NOT NULL); "
                                 "CREATE INDEX IF NOT EXISTS expiry ON entries(expires);";
-    (void)sqlite3_busy_timeout(s->db, ROW_STORE_SQLITE_BUSY_MS * 10); /* while it is being made */
-    if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK)
-        return row_store_sqlite_error(s, why);
     (void)sqlite3_busy_timeout(s->db, ROW_STORE_SQLITE_BUSY_MS);
+    /* Several processes may make the file at once, and the change to WAL does not wait for the others by itself. */
+    uint64_t until_ms = clock_now_ms() + ROW_STORE_SQLITE_MAKING_MS;
+    int result;
+    while ((result = sqlite3_exec(s->db, setup, NULL, NULL, NULL)) == SQLITE_BUSY &&
+           clock_now_ms() < until_ms)
+        (void)sqlite3_sleep(10);
+    if (result != SQLITE_OK) return row_store_sqlite_error(s, why);
     for (int i = 0; i < ROW_SQLITE_STATEMENTS; i++)
         if (sqlite3_prepare_v3(s->db, row_store_sqlite_text[i], -1, SQLITE_PREPARE_PERSISTENT,
                                &s->statements[i], NULL) != SQLITE_OK)

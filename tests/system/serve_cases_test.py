@@ -108,10 +108,10 @@ class ValuesTest(Cases):
                     answer = self.server.json(path, {**body, field: tokens})
                     self.assertEqual(answer["usage"]["completion_tokens"], tokens)
                     self.assertEqual(answer["choices"][0]["finish_reason"], "length")
-                for value in (-1, -2, 1.5, "5", [], True):
+                for value in (-1, -2, 1.5, "5", [], True, 2**31, 2**63):
                     self.assertEqual(self.error(path, {**body, field: value}, 400)["param"], field)
                 self.server.json(path, {**body, field: None, "stop": ["e", "a", "o", " "]})
-                self.server.json(path, {**body, field: 2**31, "stop": ["e", "a", "o", " "]})
+                self.server.json(path, {**body, field: 2**31 - 1, "stop": ["e", "a", "o", " "]})
         self.error(CHAT, {"messages": user("a"), "max_tokens": 1, "max_completion_tokens": 2}, 400)
 
     def test_empty(self):

@@ -474,6 +474,16 @@ class Sqlite(Folder):
             self.assertEqual(p.counters()[2:], [0, 400, 0])
             self.assertEqual(p.close(), 0)
 
+    def test_made_by_several_at_once(self):
+        for turn in range(8):
+            self.path = os.path.join(self.folder, f"rows-{turn}.sqlite")
+            probes = [self.probe() for _ in range(6)]
+            for i, p in enumerate(probes):
+                p.put(i)
+            for p in probes:
+                self.assertEqual(p.get(*range(6)), [1] * 6)
+                self.assertEqual(p.close(), 0)
+
     def test_killed_while_writing(self):
         for _ in range(5):
             p = self.probe()
