@@ -18,7 +18,7 @@
 
 enum {
     ROW_STORE_SQLITE_BUSY_MS = 500,    /* another process writes */
-    ROW_STORE_SQLITE_MAKING_MS = 5000, /* others make the file, too */
+    ROW_STORE_SQLITE_MAKING_MS = 15000, /* others make the file, too */
     ROW_STORE_SQLITE_SWEEP = 256       /* entries a sweep removes at most */
 };
 
