@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python packages that tests compare with: imported where they are installed; else put into a virtual environment in
 the user's cache, once."""
+import contextlib
+import fcntl
 import glob
 import hashlib
 import importlib.util
@@ -17,17 +19,25 @@ def cache_folder():
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cobord-tests")
 
 
+@contextlib.contextmanager
+def alone(place):
+    """Nobody else makes this folder meanwhile: tests run side by side."""
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    with open(place + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def need(name, version):
     """Makes `import name` work."""
     if importlib.util.find_spec(name):
         return
     place = os.path.join(cache_folder(), f"{name}-venv")
-    found = folders(place)
-    if not any(os.path.isdir(os.path.join(f, name)) for f in found):
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        subprocess.run([os.path.join(place, "bin", "pip"), "-q", "install", f"{name}=={version}"], check=True)
-        found = folders(place)
-    sys.path[:0] = found
+    with alone(place):
+        if not any(os.path.isdir(os.path.join(f, name)) for f in folders(place)):
+            subprocess.run([sys.executable, "-m", "venv", place], check=True)
+            subprocess.run([os.path.join(place, "bin", "pip"), "-q", "install", f"{name}=={version}"], check=True)
+    sys.path[:0] = folders(place)
     importlib.invalidate_caches()
 
 
@@ -49,10 +59,11 @@ def need_javascript(name):
     version, integrity = JAVASCRIPT[name]
     place = os.path.join(cache_folder(), f"{name}-js-{version}")
     lock = os.path.join(place, "package-lock.json")
-    if not os.path.isfile(lock):
-        os.makedirs(place, exist_ok=True)
-        subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--save-exact",
-                        "--prefix", place, f"{name}@{version}"], check=True, timeout=300)
+    with alone(place):
+        if not os.path.isfile(lock):
+            os.makedirs(place, exist_ok=True)
+            subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--save-exact",
+                            "--prefix", place, f"{name}@{version}"], check=True, timeout=300)
     with open(lock) as f:
         found = json.load(f)["packages"][f"node_modules/{name}"]
     assert (found["version"], found["integrity"]) == (version, integrity), f"{place} holds another {name}: remove it"
@@ -65,15 +76,12 @@ def need_locked(folder):
     files = [pathlib.Path(folder) / name for name in ("package.json", "package-lock.json")]
     name = hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
     place = os.path.join(cache_folder(), f"{pathlib.Path(folder).name}-js-{name}")
-    if not os.path.isdir(place):
-        os.makedirs(cache_folder(), exist_ok=True)
-        making = tempfile.mkdtemp(dir=cache_folder())
-        for f in files:
-            shutil.copy(f, making)
-        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", making],
-                       check=True, timeout=600)
-        try:
+    with alone(place):
+        if not os.path.isdir(place):
+            making = tempfile.mkdtemp(dir=cache_folder())
+            for f in files:
+                shutil.copy(f, making)
+            subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix",
+                            making], check=True, timeout=600)
             os.rename(making, place)
-        except OSError:  # somebody else was faster
-            shutil.rmtree(making)
     return place
