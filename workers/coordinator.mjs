@@ -83,6 +83,7 @@ export class Coordinator {
     async #begin(invocation) {
         if (this.#x && Date.now() - this.#openedAt < REOPEN_MS) return;
         this.#openedAt = Date.now();
+        if (this.#x) this.#crash(new Error('it was not open'));
         try {
             this.#x = new WebAssembly.Instance(module, {}).exports;
             await this.#load(invocation);
@@ -107,6 +108,7 @@ export class Coordinator {
 
     #restore(key, number, bytes) {
         const x = this.#x, address = x.coordinator_text(key.length + bytes.length) >>> 0;
+        if (!address) return; // no memory: what is not remembered cannot be resumed
         const room = new Uint8Array(x.memory.buffer, address, key.length + bytes.length);
         room.set(key);
         room.set(bytes, key.length);
@@ -130,12 +132,13 @@ export class Coordinator {
         const x = this.#x, number = this.#head(request);
         if (!number) throw new Error('too many requests are open');
         const answer = new Promise((resolve, reject) => this.#answers.set(number, { resolve, reject }));
-        request.signal?.addEventListener('abort', () => this.#gone(number));
+        answer.catch(() => {}); // it may fail while the body still comes
+        request.signal?.addEventListener('abort', () => this.#gone(x, number));
         try {
-            await this.#body(request, number);
+            await this.#body(request, x, number);
             if (x === this.#x) x.coordinator_body_end(number);
         } catch (error) {
-            this.#gone(number);
+            this.#gone(x, number);
             throw error;
         }
         this.#start(invocation);
@@ -149,21 +152,21 @@ export class Coordinator {
         return this.#x.coordinator_request(this.#say(head));
     }
 
-    async #body(request, number) {
+    async #body(request, x, number) {
         if (!request.body) return;
         const reader = request.body.getReader();
         for (let chunk, read = 0; read < DROPPED_BYTES_MAX && !(chunk = await reader.read()).done;) {
-            const address = this.#x.coordinator_body(number, chunk.value.length) >>> 0;
+            const address = x.coordinator_body(number, chunk.value.length) >>> 0;
             read += chunk.value.length;
             if (!address) continue; // refused: who sends first listens afterwards
-            new Uint8Array(this.#x.memory.buffer, address, chunk.value.length).set(chunk.value);
+            new Uint8Array(x.memory.buffer, address, chunk.value.length).set(chunk.value);
         }
     }
 
-    /* The client has left. */
-    #gone(number) {
-        if (!this.#answers.delete(number)) return;
-        this.#x?.coordinator_gone(number);
+    /* The client has left. Another instance counts its requests from 1 again. */
+    #gone(x, number) {
+        if (x !== this.#x || !this.#answers.delete(number)) return;
+        x.coordinator_gone(number);
         this.#start({ reads: 0 });
     }
 
@@ -187,18 +190,19 @@ export class Coordinator {
             this.#x.coordinator_invocation(invocation.reads);
             await this.#turn(invocation);
         } catch (error) {
+            this.#pumping = false;
             this.#crash(error);
         }
-        this.#pumping = false;
         await Promise.allSettled(invocation.calls);
     }
 
+    /* No await between its last look and the flag: whoever comes then begins a pump. */
     async #turn(invocation) {
         for (;;) {
             this.#news = false;
             const kind = this.#x.coordinator_next(Date.now());
-            if (kind === REST) return;
-            if (kind === HAND_OVER) return void await this.ctx.storage.setAlarm(Date.now());
+            if (kind === HAND_OVER) await this.ctx.storage.setAlarm(Date.now());
+            if (kind === REST || kind === HAND_OVER) return void (this.#pumping = false);
             if (kind === WAIT) await this.#sleep(this.#x.coordinator_wish_wait_ms());
             else this.#carryOut(kind, invocation);
         }
@@ -262,7 +266,7 @@ export class Coordinator {
         } catch (error) {
             if (this.#calls.has(number)) console.error(`${url}: ${error?.message ?? error}`);
         }
-        if (this.#calls.delete(number) && x === this.#x) this.#answer(number, status, body);
+        if (x === this.#x && this.#calls.delete(number)) this.#answer(number, status, body);
     }
 
     #answer(number, status, body) {
@@ -292,11 +296,12 @@ export class Coordinator {
     }
 
     #stream(number) {
-        const answer = this.#answers.get(number), { readable, writable } = new IdentityTransformStream();
+        const x = this.#x, answer = this.#answers.get(number);
+        const { readable, writable } = new IdentityTransformStream();
         if (!answer) return;
         answer.writer = writable.getWriter();
-        answer.writer.closed.catch(() => this.#gone(number));
-        const type = this.#text(this.#x.coordinator_wish_text());
+        answer.writer.closed.catch(() => this.#gone(x, number));
+        const type = this.#text(x.coordinator_wish_text());
         answer.resolve(new Response(readable, { headers: { 'Content-Type': type, 'Cache-Control': 'no-store' } }));
     }
 
@@ -306,7 +311,7 @@ export class Coordinator {
             x.coordinator_written(number);
             this.#tell();
         };
-        this.#answers.get(number)?.writer.write(this.#parts()).then(written, () => this.#gone(number));
+        this.#answers.get(number)?.writer.write(this.#parts()).then(written, () => this.#gone(x, number));
     }
 
     #end(number) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "reserve.h"
 #include "serve/machine.h"
 
@@ -50,8 +51,14 @@ uint8_t *machine_chance(void)
     return (uint8_t *)machine.chance;
 }
 
-/* A request takes two or three. */
-uint64_t machine_random(void) { return machine.chance[machine.chance_at++ % CHANCE_NUMBERS]; }
+/* A request takes two. When more requests have sent their heads before any of them is taken in than were drawn for,
+ * numbers are taken twice: so each that is gone is replaced by the hash of all. */
+uint64_t machine_random(void)
+{
+    uint64_t *drawn = &machine.chance[machine.chance_at++ % CHANCE_NUMBERS], number = *drawn;
+    *drawn = hash_xxh64(machine.chance, sizeof machine.chance);
+    return number;
+}
 
 /* ---- The log ---- */
 

@@ -130,6 +130,25 @@ class NativeNodesTest(Shared):
         self.assertEqual({n["id"]: n["state"] for n in value["nodes"]},
                          {i: "ready" for i in members(self.cluster.file) if i != COORDINATOR})
 
+    def test_heads_before_bodies(self):
+        """No two answers have the same id, however many heads come before the first body."""
+        body = json.dumps({**QUESTION, "max_tokens": 1}).encode()
+        head = (b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                % (CHAT.encode(), len(body)))
+        lines = [socket.create_connection(self.cluster.runtime.address(COORDINATOR), timeout=60) for _ in range(40)]
+        for line in lines:
+            line.sendall(head + body[:9])
+        time.sleep(0.5)
+        for line in lines:
+            line.sendall(body[9:])
+        names = []
+        for line in lines:
+            response = http.client.HTTPResponse(line)
+            response.begin()
+            names.append(json.loads(response.read())["id"])
+            line.close()
+        self.assertEqual(len(set(names)), len(lines), names)
+
     def test_stream_of_a_client_that_leaves(self):
         connection, response = self.stream(LONG)
         response.read(200)
@@ -207,6 +226,38 @@ class FewCallsTest(Shared):
         self.assertEqual(self.text(), solo_text())
         self.assertGreater(self.metric("cobord_invocations_total"), 4)
         self.assertLessEqual(self.metric("cobord_invocation_calls_max"), 20)
+
+
+class OpensLaterTest(Shared):
+    """The model comes into the bucket after the first requests."""
+
+    def begin_one(self):
+        s = socket.create_connection(self.cluster.runtime.address(COORDINATOR), timeout=60)
+        s.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+                  % CHAT.encode())
+        return s
+
+    def test_who_came_too_early_is_not_taken_for_another(self):
+        runtime, key = self.cluster.runtime, MODEL.path.name
+        runtime.r2_delete(key)
+        runtime.restart()
+        self.assertEqual(self.coordinator.call("GET", "/ready")[0], 503)
+        early = [self.begin_one() for _ in range(4)]
+        time.sleep(1.5)
+        runtime.r2_seed(key, MODEL.path)
+        self.assertEqual(self.coordinator.call("GET", "/ready")[0], 200)
+        got = []
+        threads = [threading.Thread(target=lambda: got.append(self.text({**LONG, "max_tokens": 60}))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        self.wait_for_slots(3)
+        for s in early:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.close()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(got), 3)
+        self.assertEqual(len(set(got)), 1)
 
 
 class WrongSettingsTest(Shared):
