@@ -336,6 +336,13 @@ static Error write_node(const Deploy *d, const DeployFolder *f, const ClusterNod
     return error;
 }
 
+static bool has_configuration(const DeployFolder *f, const char *id)
+{
+    char path[PLACES_PATH_BYTES];
+    Why why;
+    return deploy_write_path(f, id, "wrangler.json", path, &why) == OK && access(path, F_OK) == 0;
+}
+
 /* Folders of nodes that a larger plan had: whoever takes all configurations of the folder would start them. */
 static Error remove_others(const Deploy *d, const DeployFolder *f, Why *why)
 {
@@ -347,7 +354,7 @@ static Error remove_others(const Deploy *d, const DeployFolder *f, Why *why)
         ClusterRole role;
         uint32_t number;
         if (cluster_file_parse_id(e->d_name, strlen(e->d_name), &role, &number, NULL) != OK ||
-            cluster_file_find(&d->plan.file, e->d_name))
+            cluster_file_find(&d->plan.file, e->d_name) || !has_configuration(f, e->d_name))
             continue;
         error = deploy_write_path(f, "", e->d_name, path, why);
         if (error == OK) places_remove(path);

@@ -287,6 +287,13 @@ class Plans(Case):
         self.assertEqual(cluster["stations"][0]["address"], f"{MODEL}-station-0.someone.workers.dev:443")
         self.assertEqual((cluster["key_file"], cluster["tls"]["certificate"]), ("key", "node.pem"))
 
+    def test_folders_that_are_not_of_a_deployment_stay(self):
+        mine = pathlib.Path(self.out, "station-7", "mine")
+        mine.parent.mkdir(parents=True)
+        mine.write_text("x")
+        self.plan("--dry-run")
+        self.assertEqual(mine.read_text(), "x")
+
     def test_nothing_is_left_of_a_larger_plan(self):
         self.deploy("--dry-run", "--stations", 5)
         self.assertIn("station-4", os.listdir(self.out))
