@@ -10,7 +10,7 @@
     X(list, "show the models that are here, and the zoo")   \
     X(rm, "remove a model from the cache")                  \
     X(run, "answer a prompt, or chat at the terminal")      \
-    X(serve, "answer OpenAI's API over HTTP")               \
+    X(serve, "answer OpenAI's and Ollama's API over HTTP")  \
     X(node, "run one node of a cluster")                    \
     X(status, "show a running cluster")                     \
     X(up, "run a whole cluster on this machine")            \
