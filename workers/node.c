@@ -398,5 +398,6 @@ void node_came_not(Node *n, const char *text)
     take_came(n, (NodeCame){.failed = true});
     if (l->stage != NODE_HEAD) return;
     n->counts.abandoned++;
-    node_end(n);
+    if (l->pass.kind == NODE_GATE_ROUTE)
+        refuse(l, error_why(&l->pass.why, ERR_AGAIN, "the body did not come: %s", text));
 }

@@ -16,8 +16,8 @@
  *   static void header_came(Node *n) { if (n->error) fail(n); else ... node_end(n); }
  *   static void run(Node *n, uint32_t route) { node_want_read(n, 0, 64, n->role_memory, header_came); }
  *
- * Memory  the text's room, then what roles take with node_take: once, in open. No malloc while a
- * request runs. */
+ * Memory  the text's room, then what roles take with node_take: in open, and again for a range that
+ * is configured. No malloc while a request runs. */
 #ifndef COBORD_WORKERS_NODE_H
 #define COBORD_WORKERS_NODE_H
 

@@ -45,7 +45,7 @@ export class Node {
     async serve(request, ahead, respond) {
         const head = this.#giveText(headOf(request));
         if (!head) return respond(new Response(null, { status: 431 }));
-        this.#respond = response => this.#refused.then(() => respond(response));
+        this.#respond = response => { this.#refused.then(() => respond(response)); };
         this.#x.node_request(head);
         const gone = () => this.#x.node_gone();
         request.signal?.addEventListener('abort', gone);
@@ -133,9 +133,13 @@ export class Node {
         return warden.fetch(`http://warden${target}`, { method, headers, body, signal });
     }
 
-    /* A large body is streamed out of the module's memory, which has to wait for that. */
+    /* A large body is streamed out of the module's memory, which has to wait for that. It waits for nobody who still
+     * sends a body that was refused: he gets his answer behind it. */
     async #reply(wish) {
-        if (wish.bytes < STREAMED_BYTES || !wish.address) return this.#respond(this.#response(wish));
+        if (wish.bytes < STREAMED_BYTES || !wish.address) {
+            this.#respond(this.#response(wish));
+            return;
+        }
         const { readable, writable } = new FixedLengthStream(wish.bytes);
         this.#respond(this.#response(wish, readable));
         await writeFrom(this.#x.memory, wish.address, wish.bytes, writable.getWriter());
@@ -166,7 +170,7 @@ export class Node {
         4: async ({ text, address, bytes }) => { // GET
             const value = await this.#env.EMBED_CACHE.get(text, 'arrayBuffer');
             if (!value) return [0, 0];
-            this.#place(value.slice(0, bytes), address);
+            if (value.byteLength <= bytes) this.#place(value, address);
             return [1, value.byteLength];
         },
         5: async ({ text, address, bytes, seconds }) => { // PUT
@@ -206,13 +210,14 @@ export class Node {
 
     async #takeBody(request, ahead) {
         const length = request.headers.get('content-length'), { body } = request;
+        const most = this.#x.node_body_max() >>> 0; // 0: it is refused already
         this.#refused = Promise.resolve();
         try {
             if (ahead) this.#takeWhole(ahead.bytes ?? new Uint8Array(), ahead.error);
-            else if (body && length === null) this.#takeWhole(await readSome(body, this.#x.node_body_max() >>> 0));
+            else if (body && length === null && most) this.#takeWhole(await readSome(body, most));
             else await this.#takeAnnounced(body, body ? Number(length) : 0);
         } catch (error) {
-            this.#say(`the body did not come: ${error?.message ?? error}`);
+            this.#say(String(error?.message ?? error));
         }
     }
 

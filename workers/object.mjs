@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The one object of a node's script: an instance of the module and the requests that wait for it. One request
- * at a time, from its head to the work after its response; they stay in their order.
+ * at a time, from its head to the work after its response, in the order in which their bodies were whole.
  *
  *   fetch --> body --> queue --> (open, when there is no instance) --> serve --> response --> work after it
  *

@@ -50,14 +50,20 @@ export async function writeFrom(memory, address, bytes, writer) {
     }
 }
 
-/* Reads to the end of a body that nobody wants: a sender that is cut off while it sends does not see the answer. */
+/* Reads to the end of a body that nobody wants, within WAIT_MS: a sender that is cut off while it sends does not see
+ * the answer. */
 export async function readAway(body) {
     const reader = body.getReader({ mode: 'byob' });
+    const late = setTimeout(() => reader.cancel().catch(() => {}), WAIT_MS);
     let buffer = new ArrayBuffer(STAGING_BYTES);
-    for (let over = false; !over;) {
-        const { value, done } = await reader.read(new Uint8Array(buffer));
-        over = done || !value;
-        buffer = value?.buffer;
+    try {
+        for (let over = false; !over;) {
+            const { value, done } = await reader.read(new Uint8Array(buffer));
+            over = done || !value;
+            buffer = value?.buffer;
+        }
+    } finally {
+        clearTimeout(late);
     }
 }
 
@@ -69,9 +75,12 @@ export async function readSome(body, most) {
         isLate = true;
         reader.cancel().catch(() => {});
     }, WAIT_MS);
-    for (let part; !(part = await reader.read()).done; came += part.value.length)
-        if (came <= most) parts.push(part.value.subarray(0, most + 1 - came));
-    clearTimeout(late);
+    try {
+        for (let part; !(part = await reader.read()).done; came += part.value.length)
+            if (came <= most) parts.push(part.value.subarray(0, most + 1 - came));
+    } finally {
+        clearTimeout(late);
+    }
     if (isLate) throw new Error('it took too long');
     return joined(parts);
 }

@@ -314,6 +314,22 @@ class Crowd(Hosts):
                     s.close()
                 self.assertEqual(self.answer(self.begin(host, 5, 9600)).status, 200)
 
+    def test_half_a_body_of_a_stranger(self):
+        """Bodies that are refused keep nobody waiting, however large they would become."""
+        for host in self.hosts:
+            with self.subTest(host=host.name):
+                lines = []
+                for length in ("Content-Length: 20000000", "Transfer-Encoding: chunked"):
+                    s = socket.create_connection(host.address("station-0"), timeout=60)
+                    s.sendall(f"POST /forward HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n3e8\r\n".encode() + bytes(1000))
+                    lines.append(s)
+                time.sleep(0.2)
+                begun = time.monotonic()
+                self.assertEqual(self.answer(self.begin(host, 6, 9700)).status, 200)
+                self.assertLess(time.monotonic() - begun, 5)
+                for s in lines:
+                    s.close()
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2, warnings="ignore")

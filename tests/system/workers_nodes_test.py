@@ -352,6 +352,14 @@ class Sessions(Small):
         self.assertEqual(self.station.code("POST", "/forward", body, gone=True), (503, "cancelled"))
         self.forward(7, 3, 1)
 
+    def test_a_body_that_does_not_come(self):
+        answer = self.station.ask("POST", "/forward", b"COBF", broken=True)
+        self.assertEqual((answer["status"], answer["seconds"]), (503, 1))
+        self.assertEqual(json.loads(answer["body"])["error"]["code"], "again")
+        self.assertEqual(self.station.ask("GET", "/health", broken=True)["status"], 200)
+        self.assertEqual(self.station.code("POST", "/nothing", broken=True), (404, "not_found"))
+        self.forward(7, 0, 3)
+
 
 class Phases(Small):
     def test_phases_are_not_for_the_taking(self):

@@ -41,7 +41,7 @@ class Host {
                  start: this.start, told: this.told, lines: this.lines, calls: this.calls };
     }
 
-    call({ method, target, headers = {}, body = '', gone = false }) {
+    call({ method, target, headers = {}, body = '', gone = false, broken = false }) {
         const bytes = Buffer.from(body, 'base64');
         const lines = Object.entries({ 'content-length': bytes.length, ...headers });
         const head = `${method} ${target}\n` + lines.map(([name, value]) => `${name}: ${value}\n`).join('');
@@ -50,6 +50,7 @@ class Host {
         if (error) return { error };
         const address = this.x.node_body(bytes.length) >>> 0;
         if (address) this.view(address, bytes.length).set(bytes);
+        if (broken) this.x.node_failed(this.text('the line broke'));
         if (gone) this.x.node_gone();
         this.loop();
         return { ...this.reply, ...this.facts() };
