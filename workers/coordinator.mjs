@@ -28,15 +28,15 @@ function settingsOf(env) {
     return Object.entries(env).filter(plain).map(([name, value]) => `${name}=${value}\n`).join('');
 }
 
-/* The body of an answer; NULL: it is longer than the room. */
+/* The body of an answer; null: it is longer than the room. */
 async function bodyOf(response, room) {
     if (!response.body) return new Uint8Array(0);
-    const length = Number(response.headers.get('content-length') ?? room);
-    const want = Math.max(Math.min(length, room), 1);
+    const length = Number(response.headers.get('content-length') ?? room + 1); // one more, to see the end
+    const want = Math.max(Math.min(length, room + 1), 1);
     const reader = response.body.getReader({ mode: 'byob' });
     try {
-        if (length > room) return null;
         const { value } = await reader.readAtLeast(want, new Uint8Array(want));
+        if (value?.length > room) return null;
         return value ?? new Uint8Array(0);
     } finally {
         reader.cancel().catch(() => {});
@@ -250,9 +250,9 @@ export class Coordinator {
         const headers = lines.filter(Boolean).map(text => text.split(/: (.*)/, 2));
         const body = method === 'POST' ? this.#parts() : undefined;
         this.#calls.set(number, abort);
-        const call = this.#make(number, binding, url, { method, headers, body, signal: abort.signal });
+        const call = this.#make(number, binding, url, { method, headers, body, signal: abort.signal })
+            .catch(error => this.#crash(error)).finally(() => invocation.calls.delete(call));
         invocation.calls.add(call);
-        call.finally(() => invocation.calls.delete(call));
     }
 
     async #make(number, binding, url, init) {
@@ -311,7 +311,8 @@ export class Coordinator {
             x.coordinator_written(number);
             this.#tell();
         };
-        this.#answers.get(number)?.writer.write(this.#parts()).then(written, () => this.#gone(x, number));
+        this.#answers.get(number)?.writer.write(this.#parts()).then(written, () => this.#gone(x, number))
+            .catch(error => this.#crash(error));
     }
 
     #end(number) {

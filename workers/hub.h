@@ -25,7 +25,7 @@
 #include "serve/serve.h"
 #include "text/tokenizer.h"
 
-enum { HUB_KEY_BYTES = 256, HUB_HEAD_BYTES = 1024, HUB_EVENTS_MAX = 64 };
+enum { HUB_KEY_BYTES = 513, HUB_HEAD_BYTES = 1024, HUB_EVENTS_MAX = 64 };
 
 enum { HUB_QUESTIONS = 6, HUB_WATCH_WAITING = 32 };
 

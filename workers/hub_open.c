@@ -25,11 +25,14 @@ static Error fail(Hub *hub, Error error)
 
 /* ---- Settings ---- */
 
-static void copy(char *out, size_t room, const char *value, size_t bytes)
+static Error set_text(const char *name, char *out, size_t room, const char *value, size_t bytes,
+                      Why *why)
 {
-    if (bytes >= room) bytes = room - 1;
+    if (bytes >= room)
+        return error_why(why, ERR_USAGE, "%s has %zu bytes, at most %zu", name, bytes, room - 1);
     memcpy(out, value, bytes);
     out[bytes] = '\0';
+    return OK;
 }
 
 static Error number(const char *name, const char *value, size_t bytes, uint64_t *out, Why *why)
@@ -67,14 +70,16 @@ static Error set(Hub *hub, const char *name, size_t name_bytes, const char *valu
 {
     Why *why = &hub->why;
 #define IS(text) (name_bytes == sizeof text - 1 && memcmp(name, text, name_bytes) == 0)
-    if (IS("NODE_ID")) copy(hub->id, sizeof hub->id, value, bytes);
-    else if (IS("VERSION")) copy(hub->version, sizeof hub->version, value, bytes);
-    else if (IS("CLUSTER_KEY")) copy(hub->key, sizeof hub->key, value, bytes);
-    else if (IS("KNOT_BYTES")) return number("KNOT_BYTES", value, bytes, &hub->knot_bytes, why);
-    else if (IS("MEMORY_BUDGET_BYTES"))
+#define TEXT(name, out) set_text(name, out, sizeof out, value, bytes, why)
+    if (IS("NODE_ID")) return TEXT("NODE_ID", hub->id);
+    if (IS("VERSION")) return TEXT("VERSION", hub->version);
+    if (IS("CLUSTER_KEY")) return TEXT("CLUSTER_KEY", hub->key);
+    if (IS("KNOT_BYTES")) return number("KNOT_BYTES", value, bytes, &hub->knot_bytes, why);
+    if (IS("MEMORY_BUDGET_BYTES"))
         return number("MEMORY_BUDGET_BYTES", value, bytes, &hub->budget_bytes, why);
-    else if (IS("SUBREQUESTS_MAX")) return set_subrequests(hub, value, bytes, why);
-    else if (IS("DRAFTS")) return set_drafts(hub, value, bytes, why);
+    if (IS("SUBREQUESTS_MAX")) return set_subrequests(hub, value, bytes, why);
+    if (IS("DRAFTS")) return set_drafts(hub, value, bytes, why);
+#undef TEXT
 #undef IS
     return OK;
 }

@@ -46,6 +46,7 @@ def text_of(found):
 
 class Shared(unittest.TestCase):
     ids = [COORDINATOR]  # the Workers; the others are native
+    alone = False  # without any node
     variables = {}
 
     @classmethod
@@ -53,7 +54,7 @@ class Shared(unittest.TestCase):
         cls.cluster = WorkerCluster(MODEL, ["0-15", "15-end"], 2, sessions=4)
         cls.native = {}
         for node_id in members(cls.cluster.file):
-            if node_id not in cls.ids:
+            if node_id not in cls.ids and not cls.alone:
                 cls.native[node_id] = cls.cluster.start(node_id)
         more = {COORDINATOR: {"MEMORY_BUDGET_BYTES": str(BUDGET), **cls.variables}}
         cls.workers = cls.cluster.start_workers(cls.ids, more=more)
@@ -261,13 +262,22 @@ class OpensLaterTest(Shared):
 
 
 class WrongSettingsTest(Shared):
+    alone = True
     variables = {"SUBREQUESTS_MAX": "3"}
+    reason = "SUBREQUESTS_MAX is 3, at least 8"
 
     def test_requests_hear_the_reason(self):
         status, answer = self.coordinator.call("GET", "/ready")
         self.assertEqual(status, 503)
-        self.assertIn("SUBREQUESTS_MAX is 3, at least 8", json.loads(answer)["error"]["message"])
+        self.assertIn(self.reason, json.loads(answer)["error"]["message"])
         self.assertEqual(self.coordinator.call("GET", "/health")[0], 200)
+
+
+class LongKeyTest(WrongSettingsTest):
+    """The beginning of a key is another key."""
+
+    variables = {"CLUSTER_KEY": "k" * 513}
+    reason = "CLUSTER_KEY has 513 bytes, at most 512"
 
 
 class WorkersTest(Shared):
