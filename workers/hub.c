@@ -2,6 +2,7 @@
 #include "hub.h"
 
 #include "api/refusal.h"
+#include "base/min.h"
 #include "exchange.h"
 #include "machine.h"
 #include "serve/machine.h"
@@ -60,8 +61,6 @@ static bool work(Hub *hub)
     }
     return serve_turn(hub->serve) == SERVE_WORKED || hub->again;
 }
-
-static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 static HubWishKind rest_or_wait(Hub *hub, uint64_t now_ns)
 {

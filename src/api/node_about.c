@@ -47,10 +47,10 @@ bool node_about_is_ready(const NodeAbout *a) { return strcmp(a->state, "ready") 
 
 static void write_knot_id(uint64_t id, JsonWriter *w)
 {
-    char digits[17];
-    for (int i = 0; i < 16; i++) digits[i] = "0123456789abcdef"[id >> (60 - 4 * i) & 15];
-    digits[16] = '\0';
-    json_writer_member_text(w, "knot_id", digits);
+    json_writer_member(w, "knot_id");
+    json_writer_raw(w, "\"");
+    json_writer_hex64(w, id);
+    json_writer_raw(w, "\"");
 }
 
 static void write_memory(const NodeAbout *a, JsonWriter *w)

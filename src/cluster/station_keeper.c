@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/min.h"
+#include "knot/emit.h"
 #include "quant/numerics.h"
 
 enum { LOST_MAX = 64, FORMAT_VERSION = 1, HASH_AT = 56, WORD_BITS = 64 };
@@ -69,9 +70,10 @@ Error station_keeper_build(const StationKeeperTerms *terms, Station *station,
 
 void station_keeper_key(uint64_t session, char out[STATION_KEEPER_KEY_BYTES])
 {
-    memcpy(out, "session/", 8);
-    for (int i = 0; i < 16; i++) out[8 + i] = "0123456789abcdef"[session >> (60 - 4 * i) & 15];
-    out[24] = '\0';
+    Emit e = emit_make(out, STATION_KEEPER_KEY_BYTES - 1);
+    emit_text(&e, "session/");
+    emit_hex64(&e, session);
+    out[e.used] = '\0';
 }
 
 /* ---- Cuts ---- */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <yyjson.h>
 
+#include "knot/emit.h"
 #include "wire/frame.h"
 
 static void explain(FleetReport *report, const char *text)
@@ -33,14 +34,15 @@ static uint64_t number_of(yyjson_val *object, const char *name)
 static void check_identity(const ClusterFile *c, uint32_t node, yyjson_val *root,
                            FleetReport *report)
 {
-    static const char digits[] = "0123456789abcdef";
-    char id[CLUSTER_FILE_ID_BYTES], knot[20], ours[17] = {0};
+    char id[CLUSTER_FILE_ID_BYTES], knot[20], ours[17];
+    Emit e = emit_make(ours, sizeof ours - 1);
     Why why = {{0}};
     Error error = OK;
     uint64_t frames = number_of(root, "frame_version");
     copy_text(root, "id", id, sizeof id);
     copy_text(root, "knot_id", knot, sizeof knot);
-    for (int i = 0; i < 16; i++) ours[i] = digits[c->knot_id >> (60 - 4 * i) & 15];
+    emit_hex64(&e, c->knot_id);
+    ours[e.used] = '\0';
     if (id[0] && strcmp(id, c->nodes[node].id) != 0)
         error = error_why(&why, ERR_UNSUPPORTED, "%s answers at its address", id);
     else if (knot[0] && strcmp(knot, ours) != 0)
