@@ -140,7 +140,8 @@ static Error put_cluster(const Deploy *d, FILE *out, Why *why)
     file.key_file = ""; /* the key is a secret of each script */
     Error error = cluster_file_write(&file, text, CLUSTER_FILE_BYTES_MAX, &bytes, why);
     yyjson_doc *doc = error == OK ? yyjson_read(text, bytes, 0) : NULL;
-    char *compact = doc ? yyjson_write(doc, 0, &bytes) : NULL;
+    /* ASCII, so that no character is cut in two */
+    char *compact = doc ? yyjson_write(doc, YYJSON_WRITE_ESCAPE_UNICODE, &bytes) : NULL;
     if (error == OK && !compact) error = error_why(why, ERR_MEMORY, "the cluster file");
     for (size_t at = 0, i = 0; error == OK && at < bytes; at += piece, i++) {
         (void)snprintf(name, sizeof name, i ? "CLUSTER_%zu" : "CLUSTER", i);
