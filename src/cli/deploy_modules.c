@@ -117,8 +117,8 @@ static Error copy_file(const char *from, const char *folder, const char *name, W
 {
     char to[PLACES_PATH_BYTES];
     FileWriter writer;
-    uint8_t *bytes;
-    size_t count;
+    uint8_t *bytes = NULL;
+    size_t count = 0;
     if (!join(to, folder, name)) return error_why(why, ERR_TOO_LARGE, "the path of %s", name);
     TRY(read_all(from, &bytes, &count, why));
     Error error = file_writer_open(&writer, to, count, why);
