@@ -319,7 +319,7 @@ static uint64_t layer_cache_bytes(const Deploy *d, const Options *o)
 static bool pack(const Deploy *d, uint64_t cache_bytes, uint64_t room, char *text, size_t text_room)
 {
     uint32_t layers = d->model->hyper.layers, count = 0;
-    uint64_t used = 0, bytes;
+    uint64_t used = 0, bytes = 0;
     size_t at = 0;
     PhaseBound first = 0, end = layers * PHASES;
     for (PhaseBound b = 0; b <= end; b++) {

@@ -201,7 +201,7 @@ static void forget(Sim *s, uint32_t slot)
     sim_log(s, "slot %u is forgotten", slot);
 }
 
-static void fork(Sim *s, SimRequest *q, uint32_t from, uint32_t to, uint32_t keep)
+static void make_copy(Sim *s, SimRequest *q, uint32_t from, uint32_t to, uint32_t keep)
 {
     Why why = {{0}};
     Error error = coordinator_fork(s->coordinator, from, to, keep, &why);
@@ -234,7 +234,7 @@ static void start(Sim *s, uint32_t i, uint32_t slot)
         check_conversation(s, slot, &s->requests[s->slot_request[slot]]);
         coordinator_truncate(s->coordinator, slot, keep);
     } else if (source >= 0 && keep) {
-        fork(s, q, (uint32_t)source, slot, keep);
+        make_copy(s, q, (uint32_t)source, slot, keep);
     } else {
         if (source >= 0 && q->follows >= 0) q->source = source;
         keep = 0;

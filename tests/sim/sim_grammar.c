@@ -15,7 +15,7 @@ static const char *const texts[] = {
     "root ::= [A-M]{3}", /* and then nothing: an error, alone as in the cluster */
 };
 enum { GRAMMARS = sizeof texts / sizeof *texts, CHARACTERS = '~' - '!' + 1 };
-_Static_assert(GRAMMARS == SIM_GRAMMARS, "sim.h says how many");
+_Static_assert((int)GRAMMARS == (int)SIM_GRAMMARS, "sim.h says how many");
 
 struct SimGrammars {
     SmallVocab *small;

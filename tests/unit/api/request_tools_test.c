@@ -52,7 +52,8 @@ static bool with(const char *fields)
 static bool after_user(const char *messages)
 {
     static char body[400000];
-    (void)snprintf(body, sizeof body, "{\"messages\":[" USER ",%s]}", messages);
+    int bytes = snprintf(body, sizeof body, "{\"messages\":[" USER ",%s]}", messages);
+    assert_in_range(bytes, 1, sizeof body - 1);
     return parse(body);
 }
 

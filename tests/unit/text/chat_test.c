@@ -210,23 +210,21 @@ static const char *const told =
 /* A value of JSON, whose memory is kept until the program ends. */
 static const JinjaValue *json(const char *text)
 {
-    enum { ROOM = 1 << 16, VALUES_MAX = 32 };
-    static struct {
+    enum { ROOM = 1 << 16 };
+    typedef struct Kept {
         yyjson_doc *doc;
-        JinjaValue *value;
-        void *memory;
-    } kept[VALUES_MAX];
-    static uint32_t count;
-    assert_true(count < VALUES_MAX);
-    yyjson_doc *doc = yyjson_read(text, strlen(text), 0);
-    JinjaValue *value = malloc(sizeof *value);
-    void *memory = malloc(ROOM);
-    Arena arena = arena_make(memory, ROOM);
-    kept[count].doc = doc;
-    kept[count].value = value;
-    kept[count++].memory = memory;
-    assert_true(json_values_make(&arena, yyjson_doc_get_root(doc), value));
-    return value;
+        struct Kept *before;
+        JinjaValue value;
+        uint8_t memory[ROOM];
+    } Kept;
+    static Kept *last;
+    Kept *kept = calloc(1, sizeof *kept);
+    assert_non_null(kept);
+    *kept = (Kept){.doc = yyjson_read(text, strlen(text), 0), .before = last};
+    last = kept;
+    Arena arena = arena_make(kept->memory, sizeof kept->memory);
+    assert_true(json_values_make(&arena, yyjson_doc_get_root(kept->doc), &kept->value));
+    return &kept->value;
 }
 
 static void set_tools(const char *list) { tools = list ? json(list) : NULL; }
