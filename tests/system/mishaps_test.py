@@ -110,9 +110,11 @@ class Replicas(Base):
     arguments = ("--chunk", "16", "--replicas", "1")
     counts = {"stations": 2, "shards": 1}
 
+    def stations(self, part):
+        return [n for n in self.c.json("/cluster")[1]["nodes"] if n["role"] == "station" and n["part"] == part]
+
     def active(self, part):
-        nodes = self.c.json("/cluster")[1]["nodes"]
-        return next(n["id"] for n in nodes if n["role"] == "station" and n["part"] == part and n["active"])
+        return next(n["id"] for n in self.stations(part) if n["active"])
 
     def test_there_and_back(self):
         """Whoever is active goes, while the one before it has returned with other things in mind."""
@@ -127,7 +129,7 @@ class Replicas(Base):
 
     def test_both(self):
         s, expected = self.begin(greedy("Tell me of an island.", 60, **GO_ON), 3)
-        both = [n["id"] for n in self.c.json("/cluster")[1]["nodes"] if n["role"] == "station" and n["part"] == 1]
+        both = [n["id"] for n in self.stations(1)]
         self.assertEqual(len(both), 2)
         hits = [self.c.hit(node, signal.SIGKILL) for node in both]
         self.assertEqual(s.text(), expected)
@@ -136,10 +138,9 @@ class Replicas(Base):
     def test_in_the_prompt(self):
         body = greedy(words(250, 310), 10)
         expected = self.solo.text(body)
-        node = self.active(1)
-        before = self.c.figures(node)[ROWS]
-        s = self.c.begin(body)
-        wait_until(lambda: self.c.figures(node)[ROWS] > before)
+        before = {n["id"]: self.c.figures(n["id"])[ROWS] for n in self.stations(1)}
+        s = self.c.begin(body)  # whichever of them has come back first gets its rows
+        node = wait_until(lambda: next((n for n in before if self.c.figures(n)[ROWS] > before[n]), None))
         hit = self.c.hit(node, signal.SIGSTOP)
         self.assertEqual(s.text(), expected)
         self.c.whole_again(hit)
