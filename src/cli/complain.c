@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/options.h"
+#include "cli/paint.h"
 #include "cli/progress.h"
 #include "host/stop.h"
 
@@ -67,7 +68,7 @@ int complain(Error error, const Why *why, const char *thing, const char *advice)
 {
     progress_interrupt();
     const char *details = why && why->text[0] ? why->text : NULL;
-    fputs("cobord: ", stderr);
+    paint_error_head();
     fputs(error_text(error), stderr);
     if (thing && !(details && strstr(details, thing))) { /* details that name it say it once */
         fputs(": ", stderr);
@@ -99,7 +100,7 @@ int complain_usage(const char *format, ...)
     (void)vsnprintf(line, sizeof line, format, list);
     va_end(list);
     progress_interrupt();
-    fputs("cobord: ", stderr);
+    paint_error_head();
     options_print_safely(stderr, line);
     fputc('\n', stderr);
     return 2;

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/complain.h"
 #include "cli/deploy_modules.h"
@@ -146,11 +145,9 @@ static Error each_script(const Deploy *d, const DeployWrangler *w, const char *s
     for (size_t role = 0; role < sizeof order / sizeof order[0]; role++)
         for (uint32_t i = 0; i < c->node_count; i++) {
             if (c->nodes[i].role != order[role]) continue;
-            if (isatty(STDERR_FILENO) == 1)
-                fprintf(stderr, "\r\x1b[K%s %u of %u: %s", stage, ++done, c->node_count,
-                        c->nodes[i].id);
+            progress_line("%s %u of %u: %s", stage, ++done, c->node_count, c->nodes[i].id);
             Error error = step(w, &c->nodes[i], url, why);
-            if (isatty(STDERR_FILENO) == 1) fputs("\r\x1b[K", stderr);
+            progress_end(false);
             if (error != OK) return error;
         }
     fprintf(stderr, "cobord: %s: %u scripts\n", stage, c->node_count);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/options.h"
+#include "cli/paint.h"
 #include "cli/verbs.h"
 
 typedef struct MainVerb {
@@ -50,7 +51,8 @@ static int main_unknown(const char *name)
     const char *near = NULL;
     for (const MainVerb *v = main_verbs(); v->name; v++)
         if (options_near(name, v->name)) near = v->name;
-    fprintf(stderr, "cobord: no such verb: ");
+    paint_error_head();
+    fputs("no such verb: ", stderr);
     options_print_safely(stderr, name);
     if (near) fprintf(stderr, ". Did you mean %s?\n", near);
     else fprintf(stderr, ". See: cobord help\n");
@@ -101,8 +103,9 @@ int main(int argc, char **argv)
     int code = main_run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
-        fprintf(stderr, "cobord: output failed: standard output. Check the disk or the reader "
-                        "of the pipe.\n");
+        paint_error_head();
+        fputs("output failed: standard output. Check the disk or the reader of the pipe.\n",
+              stderr);
         code = 1;
     }
     return code;

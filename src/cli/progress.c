@@ -3,6 +3,7 @@
  * jump. */
 #include "cli/progress.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -21,6 +22,7 @@ enum {
 
 static struct {
     bool active, terminal, drawn;
+    unsigned width; /* of the terminal when it was last drawn */
     char stage[32];
     uint64_t done, total, first, start_ms,
         drawn_ms; /* first: what was there before (a resumed download) */
@@ -71,17 +73,42 @@ static double progress_rate(uint64_t now_ms)
     return (double)(progress.done - from) * 1000 / (double)(now_ms - from_ms);
 }
 
+/* Asked for each time, so a terminal may change its size at any time. */
 static unsigned progress_width(void)
 {
     struct winsize size;
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-    return size.ws_col;
+    return size.ws_col < PROGRESS_LINE_BYTES ? size.ws_col : PROGRESS_LINE_BYTES - 1;
 }
 
-/* The figures at the right: percent, bytes, rate, time left. */
-static void progress_figures(char *out, size_t out_bytes, uint64_t now_ms)
+/* Where the text that has at most `columns` columns ends: characters of UTF-8, one column each. */
+static size_t progress_cut(const char *text, size_t columns)
 {
-    char done[16], total[16], per_second[16], left[16];
+    size_t at = 0;
+    for (; text[at]; at++)
+        if (((unsigned char)text[at] & 0xc0) != 0x80 && columns-- == 0) break;
+    return at;
+}
+
+/* The line replaces what stands there. The cursor goes back to its start: when the terminal becomes
+ * narrower and breaks the line, all of it is still after the cursor. It never reaches the last
+ * column, so it never wraps by itself. */
+static void progress_put(const char *line, unsigned width)
+{
+    size_t shown = progress_cut(line, width > 1 ? width - 1 : 1);
+    fprintf(stderr, "\r%.*s\x1b[%s\r", (int)shown, line, width < progress.width ? "J" : "K");
+    fflush(stderr);
+    progress.width = width;
+    progress.drawn = true;
+}
+
+/* How much is said: percent, time left, bytes, rate come in this order as there is room. */
+enum { PROGRESS_PERCENT, PROGRESS_LEFT, PROGRESS_BYTES, PROGRESS_RATE };
+
+/* What stands right of the bar. */
+static void progress_figures(char *out, size_t out_bytes, unsigned much, uint64_t now_ms)
+{
+    char done[16], total[16], per_second[24], left[24], bytes[48] = "";
     double rate = progress_rate(now_ms);
     progress_print_bytes(done, sizeof done, progress.done);
     progress_print_bytes(total, sizeof total, progress.total);
@@ -92,42 +119,54 @@ static void progress_figures(char *out, size_t out_bytes, uint64_t now_ms)
     }
     uint64_t rest = progress.total > progress.done ? progress.total - progress.done : 0;
     progress_print_left(left, sizeof left, rate > 0 ? (double)rest / rate : rest ? -1 : 0);
-    (void)snprintf(out, out_bytes, "%3.0f %%  %s of %s  %s/s  %s left",
-                   100.0 * (double)progress.done / (double)progress.total, done, total, per_second,
-                   left);
+    if (much >= PROGRESS_BYTES) (void)snprintf(bytes, sizeof bytes, "  %s of %s", done, total);
+    int length = snprintf(out, out_bytes, "%3.0f %%%s",
+                          100.0 * (double)progress.done / (double)progress.total, bytes);
+    if (much >= PROGRESS_RATE)
+        length += snprintf(out + length, out_bytes - (size_t)length, "  %s/s", per_second);
+    if (much >= PROGRESS_LEFT)
+        (void)snprintf(out + length, out_bytes - (size_t)length, "  %s left", left);
 }
 
+/* The bar for `room` columns, its brackets included. */
+static void progress_bar(char *out, size_t room)
+{
+    size_t inside = room - 2;
+    size_t full = (size_t)((double)inside * (double)progress.done / (double)progress.total);
+    if (full > inside) full = inside;
+    out[0] = '[';
+    memset(out + 1, '=', full);
+    memset(out + 1 + full, ' ', inside - full);
+    if (full < inside) out[1 + full] = '>';
+    out[room - 1] = ']';
+    out[room] = 0;
+}
+
+/* Room is kept for the longest figures, so that the bar keeps its place and length. */
 static void progress_draw_terminal(uint64_t now_ms)
 {
-    char figures[120], line[PROGRESS_LINE_BYTES];
-    progress_figures(figures, sizeof figures, now_ms);
-    unsigned width = progress_width();
-    if (width > PROGRESS_LINE_BYTES - 1) width = PROGRESS_LINE_BYTES - 1;
-    size_t head = strlen(progress.stage) + 2, tail = strlen(figures) + 5;
-    size_t room = width > head + tail ? width - head - tail : 0;
-    if (room > 40) room = 40;
-    if (progress.total && room >= 8) {
-        char bar[41];
-        size_t full = (size_t)((double)room * (double)progress.done / (double)progress.total);
-        if (full > room) full = room;
-        memset(bar, '=', full);
-        memset(bar + full, ' ', room - full);
-        if (full < room) bar[full] = '>';
-        bar[room] = 0;
-        (void)snprintf(line, sizeof line, "%s  [%s]  %s", progress.stage, bar, figures);
+    static const unsigned tails[] = {5, 18, 36,
+                                     48}; /* "100 %  999 MB of 999 MB  999 MB/s  99 min left" */
+    enum { BAR_MIN = 8, BAR_MAX = 42 };
+    char figures[120], bar[BAR_MAX + 1], line[PROGRESS_LINE_BYTES];
+    unsigned width = progress_width(), much = PROGRESS_RATE;
+    size_t head = strlen(progress.stage) + 2;
+    while (much > PROGRESS_PERCENT && head + BAR_MIN + 2 + tails[much] > width - 1) much--;
+    progress_figures(figures, sizeof figures, much, now_ms);
+    size_t taken = head + 2 + tails[much] + 1, room = width > taken ? width - taken : 0;
+    if (progress.total && room >= BAR_MIN) {
+        progress_bar(bar, room < BAR_MAX ? room : BAR_MAX);
+        (void)snprintf(line, sizeof line, "%s  %s  %s", progress.stage, bar, figures);
     } else {
         (void)snprintf(line, sizeof line, "%s  %s", progress.stage, figures);
     }
-    if (width > 1) line[width - 1] = 0; /* never reaches the last column, so never wraps */
-    fprintf(stderr, "\r%s\x1b[K", line);
-    fflush(stderr);
-    progress.drawn = true;
+    progress_put(line, width);
 }
 
 static void progress_draw_plain(uint64_t now_ms)
 {
     char figures[120];
-    progress_figures(figures, sizeof figures, now_ms);
+    progress_figures(figures, sizeof figures, PROGRESS_RATE, now_ms);
     fprintf(stderr, "%s  %s\n", progress.stage, figures);
     progress.drawn = true;
 }
@@ -193,9 +232,21 @@ void progress_end(bool complete)
 void progress_interrupt(void)
 {
     if (progress.active && progress.terminal && progress.drawn) {
-        fputs("\r\x1b[K", stderr);
+        fputs("\r\x1b[J", stderr); /* all of it, also when it was broken into two since */
         fflush(stderr);
     }
+}
+
+void progress_line(const char *format, ...)
+{
+    char line[PROGRESS_LINE_BYTES];
+    va_list list;
+    if (isatty(STDERR_FILENO) != 1) return;
+    va_start(list, format);
+    (void)vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    if (!progress.active || progress.stage[0]) progress_start("", clock_now_ms());
+    progress_put(line, progress_width());
 }
 
 static void progress_tell_step(void *context, const char *stage, uint64_t done, uint64_t total)

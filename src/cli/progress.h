@@ -4,7 +4,8 @@
  *
  *   download  [=========>          ]  47 %  212 of 451 MB  38.2 MB/s  6 s left
  *
- * The bar gives way to narrow terminals; without a terminal there is not one escape sequence. */
+ * A narrow terminal gets fewer figures and a shorter bar, one that changes its size is followed;
+ * without a terminal there is not one escape sequence. */
 #ifndef COBORD_CLI_PROGRESS_H
 #define COBORD_CLI_PROGRESS_H
 
@@ -25,6 +26,10 @@ void progress_end(bool complete);
 
 /* Clears the bar so that an error line starts at the left edge. */
 void progress_interrupt(void);
+
+/* For work that is counted, not measured: a line in printf form in place of the bar, on a terminal
+ * only; progress_end(false) takes it away. Printable text. */
+void progress_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same as a port for host functions. */
 const Tell *progress_tell(void);

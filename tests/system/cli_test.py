@@ -168,7 +168,7 @@ class CliTest(unittest.TestCase):
             for columns in (100, 40):
                 code, out = self.on_terminal(columns, "synth", "--shape", "qwen2.5-coder-1.5b", "-o", source)
                 self.assertEqual(code, 0, out)
-                bars = [b.replace("\x1b[K", "") for b in out.replace("\n", "\r").split("\r") if "%" in b]
+                bars = [re.sub(r"\x1b\[[KJ]", "", b) for b in out.replace("\n", "\r").split("\r") if "%" in b]
                 self.assertTrue(bars, out)
                 self.assertLess(max(map(len, bars)), columns)
                 self.assertTrue(any("left" in b or columns < 60 for b in bars))
