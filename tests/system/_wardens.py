@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clusters with wardens, for tests: two cluster files (wardens have a store, nodes do not), readers of answers and
 knots that are written from the formats' pages alone, a store over HTTP, and a liar between node and warden."""
+import contextlib
 import copy
 import http.server
 import json
@@ -188,8 +189,12 @@ ATTN = "blk_0_attn_q_weight"
 
 def descriptors(node, word):
     """Paths of a process's open files that have a word in their names."""
-    folder = pathlib.Path(f"/proc/{node.process.pid}/fd")
-    return [f for f in folder.iterdir() if word in os.readlink(f)]
+    found = []
+    for file in pathlib.Path(f"/proc/{node.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            if word in os.readlink(file):
+                found.append(file)
+    return found
 
 
 class Base(unittest.TestCase):

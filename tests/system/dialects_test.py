@@ -515,7 +515,7 @@ class FaultTest(unittest.TestCase):
         return text
 
     def test_response(self):
-        grammar = 'root ::= "a"+'
+        grammar = 'root ::= "a"{3000}'  # nothing else may end it
         text = self.stopped(RESPONSES, {"input": "a", "stream": True, "grammar": grammar})
         events = [e for _, e in typed_events(text)]
         last = events[-1]

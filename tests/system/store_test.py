@@ -4,6 +4,7 @@
 
 The program under test is store_probe (tests/system/tools): a thin hand on the two interfaces.
 """
+import contextlib
 import os
 import random
 import shutil
@@ -249,9 +250,10 @@ def connections(pid):
     """The far ends of the TCP connections of a process."""
     inodes = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
-        link = os.readlink(f"/proc/{pid}/fd/{fd}")
-        if link.startswith("socket:["):
-            inodes.add(link[8:-1])
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            link = os.readlink(f"/proc/{pid}/fd/{fd}")
+            if link.startswith("socket:["):
+                inodes.add(link[8:-1])
     with open(f"/proc/{pid}/net/tcp", encoding="ascii") as f:
         lines = [line.split() for line in f.readlines()[1:]]
     return [f"{line[2].split(':')[0]}:{int(line[2].split(':')[1], 16)}" for line in lines if line[9] in inodes]
