@@ -75,6 +75,7 @@ EXPORT(wish_offset) double exported_wish_offset(void) { return hub.wish.offset; 
 EXPORT(wish_wait_ms) double exported_wish_wait_ms(void) { return hub.wish.wait_ms; }
 EXPORT(wish_text) const char *exported_wish_text(void) { return hub.wish.text; }
 EXPORT(wish_allow) const char *exported_wish_allow(void) { return hub.wish.allow; }
+EXPORT(wish_headers) const char *exported_wish_headers(void) { return hub.wish.headers; }
 EXPORT(wish_status) uint32_t exported_wish_status(void) { return hub.wish.status; }
 EXPORT(wish_retry_s) uint32_t exported_wish_retry_s(void) { return hub.wish.retry_s; }
 EXPORT(wish_part) const uint8_t *exported_wish_part(uint32_t i)

@@ -285,14 +285,24 @@ export class Coordinator {
 
     // --- answers to clients ---
 
+    #headers() {
+        const x = this.#x, headers = new Headers();
+        const type = x.coordinator_wish_text(), lines = x.coordinator_wish_headers();
+        if (type) headers.set('Content-Type', this.#text(type));
+        for (const line of lines ? this.#text(lines).trimEnd().split('\n') : [])
+            headers.append(...line.split(/: (.*)/s, 2));
+        return headers;
+    }
+
     #reply(number) {
-        const x = this.#x, answer = this.#answers.get(number);
-        const headers = { 'Content-Type': this.#text(x.coordinator_wish_text()) };
+        const x = this.#x, answer = this.#answers.get(number), status = x.coordinator_wish_status();
+        const headers = this.#headers(), body = status === 204 || status === 304 ? null : this.#parts();
         const allow = x.coordinator_wish_allow(), retry = x.coordinator_wish_retry_s();
-        if (allow) headers.Allow = this.#text(allow);
-        if (retry) headers['Retry-After'] = String(retry);
+        if (allow) headers.set('Allow', this.#text(allow));
+        if (retry) headers.set('Retry-After', String(retry));
+        if (status === 401) headers.set('WWW-Authenticate', 'Bearer');
         this.#answers.delete(number);
-        answer?.resolve(new Response(this.#parts(), { status: x.coordinator_wish_status(), headers }));
+        answer?.resolve(new Response(body, { status, headers }));
     }
 
     #stream(number) {
@@ -301,8 +311,9 @@ export class Coordinator {
         if (!answer) return;
         answer.writer = writable.getWriter();
         answer.writer.closed.catch(() => this.#gone(x, number));
-        const type = this.#text(x.coordinator_wish_text());
-        answer.resolve(new Response(readable, { headers: { 'Content-Type': type, 'Cache-Control': 'no-store' } }));
+        const headers = this.#headers();
+        headers.set('Cache-Control', 'no-store');
+        answer.resolve(new Response(readable, { headers }));
     }
 
     #write(number) {

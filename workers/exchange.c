@@ -7,6 +7,7 @@
 #include "api/node_gate.h"
 #include "api/request.h"
 #include "base/error.h"
+#include "serve/answer_headers.h"
 #include "serve/machine.h"
 #include "serve/serve.h"
 
@@ -25,6 +26,7 @@ struct HttpExchange {
     /* of the answer */
     bool answered, streams, begun, gone, over;
     HttpReply reply;
+    AnswerHeaders headers;
     char *reply_body;
     size_t reply_bytes;
     uint8_t *out; /* of a stream: out[out_at .. out_end) waits for its reader */
@@ -94,6 +96,7 @@ static void free_exchange(HttpExchange *x)
     drop_body(x);
     free(x->head);
     free(x->reply_body);
+    answer_headers_free(&x->headers);
     free(x->out);
     free(x);
 }
@@ -176,6 +179,11 @@ void http_exchange_release(HttpExchange *x)
 
 /* ---- The answer ---- */
 
+bool http_answer_header(HttpExchange *x, const char *line)
+{
+    return answer_headers_add(&x->headers, line);
+}
+
 void http_reply_take(HttpExchange *x, const HttpReply *reply, char *body, size_t bytes)
 {
     ASSERT(!x->answered);
@@ -253,6 +261,7 @@ static void wish_for_answer(HttpExchange *x, ExchangeWish *out)
                           .status = x->reply.status,
                           .retry_s = x->reply.retry_s,
                           .type = x->reply.type,
+                          .headers = x->headers.text,
                           .allow = x->reply.allow,
                           .bytes = (const uint8_t *)x->reply_body,
                           .count = x->reply_bytes};

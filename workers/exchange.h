@@ -26,7 +26,7 @@ typedef struct ExchangeWish {
     ExchangeWishKind kind;
     uint32_t number; /* of the exchange */
     unsigned status, retry_s;
-    const char *type, *allow; /* NULL: none */
+    const char *type, *allow, *headers; /* NULL: none */
     const uint8_t *bytes;
     size_t count;
 } ExchangeWish;

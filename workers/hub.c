@@ -23,6 +23,7 @@ static HubWishKind wish_of_exchange(Hub *hub, uint64_t now_ns)
     hub->wish = (HubWish){.number = x.number,
                           .text = x.type,
                           .allow = x.allow,
+                          .headers = x.headers,
                           .status = x.status,
                           .retry_s = x.retry_s,
                           .parts = {x.bytes},

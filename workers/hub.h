@@ -47,11 +47,11 @@ typedef enum HubWishKind {
 
 /* Valid until the next hub_next. */
 typedef struct HubWish {
-    uint32_t number;  /* of the call or the request */
-    double offset;    /* READ */
-    double wait_ms;   /* WAIT; CALL: at most */
-    const char *text; /* CALL: head; REPLY, STREAM: type; LOG: line */
-    const char *allow;
+    uint32_t number;             /* of the call or the request */
+    double offset;               /* READ */
+    double wait_ms;              /* WAIT; CALL: at most */
+    const char *text;            /* CALL: head; REPLY, STREAM: type; LOG: line */
+    const char *allow, *headers; /* of REPLY and STREAM; NULL: none */
     unsigned status, retry_s;
     const uint8_t *parts[2];
     size_t part_bytes[2];

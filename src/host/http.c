@@ -112,6 +112,7 @@ void http_exchange_release(HttpExchange *x)
     unlock(x);
     if (!last) return;
     free(x->reply_body);
+    answer_headers_free(&x->headers);
     free(x->out);
     free(x);
 }
@@ -124,6 +125,11 @@ void http_wake_locked(HttpExchange *x)
 }
 
 /* ---- Answers ------------------------------------------------------------------------------------------------- */
+
+bool http_answer_header(HttpExchange *x, const char *line)
+{
+    return answer_headers_add(&x->headers, line);
+}
 
 void http_reply_take(HttpExchange *x, const HttpReply *reply, char *body, size_t bytes)
 {
@@ -258,12 +264,24 @@ static struct MHD_Response *make_response(HttpExchange *x)
     return r;
 }
 
+/* The lines become names and values where they stand; libmicrohttpd copies them. */
+static void add_headers(struct MHD_Response *r, AnswerHeaders *headers)
+{
+    for (char *at = headers->text, *end; at && *at; at = end + 1) {
+        char *colon = strchr(at, ':');
+        end = strchr(at, '\n');
+        *colon = *end = '\0';
+        MHD_add_response_header(r, at, colon + 2);
+    }
+}
+
 static enum MHD_Result queue_answer(HttpExchange *x)
 {
     char digits[12];
     struct MHD_Response *r = make_response(x);
     if (!r) return MHD_NO;
-    MHD_add_response_header(r, "Content-Type", x->reply.type);
+    if (x->reply.type) MHD_add_response_header(r, "Content-Type", x->reply.type);
+    add_headers(r, &x->headers);
     if (x->streams) MHD_add_response_header(r, "Cache-Control", "no-store");
     if (x->reply.status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (x->reply.allow) MHD_add_response_header(r, "Allow", x->reply.allow);

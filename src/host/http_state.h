@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "host/http.h"
+#include "serve/answer_headers.h"
 
 /* A connection, from accept to close. */
 typedef struct HttpLine {
@@ -34,6 +35,7 @@ struct HttpExchange {
     /* of the answer */
     bool answered, streams, suspended, watched, gone;
     HttpReply reply;
+    AnswerHeaders headers;
     char *reply_body;
     size_t reply_bytes;
     char *out; /* of a stream: out[out_at .. out_end) waits */

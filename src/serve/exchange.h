@@ -26,9 +26,13 @@ void http_exchange_release(HttpExchange *x);
 
 /* ---- The answer, once. Thread  any. Nothing happens when the client is gone. */
 
+/* One more line "Name: value" of the answer's head, whatever answer it becomes: copied, and before it is given.
+ * Result  false: no memory, or it is no such line (answer_headers.h). */
+bool http_answer_header(HttpExchange *x, const char *line);
+
 typedef struct HttpReply {
     unsigned status;
-    const char *type;  /* a literal */
+    const char *type;  /* a literal; NULL: there is no body */
     const char *allow; /* a literal, of 405 */
     unsigned retry_s;  /* 0: none */
 } HttpReply;
