@@ -9,7 +9,8 @@
 #include "reserve.h"
 #include "serve/machine.h"
 
-enum { ASK_NS = 2000000000 };
+/* Each question is a request to every node, which has its price. */
+enum { ASK_NS = 2000000000, REFRESH_MS = 5000 };
 
 Error hub_watch_open(Hub *hub)
 {
@@ -178,10 +179,11 @@ size_t hub_watch_describe(Hub *hub, char *out, size_t room)
                          .ready = ready,
                          .complete = ready,
                          .missing = missing.text,
-                         .uptime_s = (machine_now_ns() - hub->watch.opened_ns) / 1000000000u,
-                         .budget_bytes = hub->budget_bytes,
-                         .need_bytes = reserve_bytes(),
-                         .resident_bytes = reserve_bytes(),
-                         .peak_bytes = reserve_bytes()};
+                         .uptime_ms = (machine_now_ns() - hub->watch.opened_ns) / 1000000u,
+                         .refresh_ms = REFRESH_MS,
+                         .memory = {.budget_bytes = hub->budget_bytes,
+                                    .need_bytes = reserve_bytes(),
+                                    .resident_bytes = reserve_bytes(),
+                                    .peak_bytes = reserve_bytes()}};
     return fleet_describe_room(&hub->cluster) <= room ? fleet_describe(&fleet, out, room) : 0;
 }

@@ -360,11 +360,11 @@ static WardenReport report_of(const Node *n)
                       .knot_key = w->self.knot_key,
                       .identity = w->self.identity,
                       .layers = w->self.layers,
-                      .budget_bytes = n->budget_bytes,
-                      .need_bytes = node_taken(),
-                      .cache_bytes = w->slab_budget_bytes + w->row_budget_bytes,
-                      .resident_bytes = node_taken(),
-                      .peak_bytes = node_taken(),
+                      .memory.budget_bytes = n->budget_bytes,
+                      .memory.need_bytes = node_taken(),
+                      .memory.cache_bytes = w->slab_budget_bytes + w->row_budget_bytes,
+                      .memory.resident_bytes = node_taken(),
+                      .memory.peak_bytes = node_taken(),
                       .levels = node_warden_slabs_counters(n)};
     if (r.identity.is_shard) r.rows = node_warden_rows_counters(w);
     return r;

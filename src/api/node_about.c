@@ -53,15 +53,8 @@ static void write_knot_id(uint64_t id, JsonWriter *w)
     json_writer_raw(w, "\"");
 }
 
-static void write_memory(const NodeAbout *a, JsonWriter *w)
+static void write_weights(const NodeAbout *a, JsonWriter *w)
 {
-    json_writer_member(w, "memory");
-    json_writer_raw(w, "{");
-    json_writer_member_u64(w, "budget_bytes", a->budget_bytes);
-    json_writer_member_u64(w, "need_bytes", a->need_bytes);
-    json_writer_member_u64(w, "resident_bytes", a->resident_bytes);
-    json_writer_member_u64(w, "peak_bytes", a->peak_bytes);
-    json_writer_raw(w, "}");
     json_writer_member(w, "weights");
     json_writer_raw(w, "{");
     json_writer_member_bool(w, "resident", a->resident);
@@ -112,7 +105,8 @@ void node_about_write(const NodeAbout *a, const NodeAboutStation *station,
     json_writer_member_text(w, "isa", a->isa);
     json_writer_member_u64(w, "threads", a->threads);
     json_writer_member_text(w, "owns", a->owns);
-    write_memory(a, w);
+    memory_about_write(&a->memory, w);
+    write_weights(a, w);
     if (station) write_station(station, w);
     if (shard) write_shard(shard, w);
     json_writer_raw(w, "}");
@@ -156,13 +150,13 @@ void node_about_work(const NodeAbout *a, const NodeWorkCounts *c, JsonWriter *w)
     metrics_write_count(w, "cobord_node_dropped_bytes_total",
                         "Bytes of weights given back after use.", c->dropped_bytes);
     metrics_write_gauge(w, "cobord_node_memory_need_bytes", "The sum made before the start.",
-                        a->need_bytes);
+                        a->memory.need_bytes);
     metrics_write_gauge(w, "cobord_node_weight_bytes", "Weights that the node owns.",
                         a->weight_bytes);
     metrics_write_gauge(w, "cobord_node_weight_pinned_bytes", "Of these, always in memory.",
                         a->pinned_bytes);
     metrics_write_gauge(w, "cobord_node_memory_budget_bytes", "What the cluster file allows.",
-                        a->budget_bytes);
+                        a->memory.budget_bytes);
     metrics_write_gauge(w, "cobord_node_ready", "1 when frames are taken.", node_about_is_ready(a));
 }
 

@@ -5,7 +5,7 @@
 #ifndef COBORD_API_NODE_ABOUT_H
 #define COBORD_API_NODE_ABOUT_H
 
-#include "api/json_writer.h"
+#include "api/memory_about.h"
 #include "model/ops.h"
 #include "model/phase.h"
 
@@ -23,7 +23,7 @@ typedef struct NodeAbout {
     const char *isa;
     uint32_t threads;
     const char *owns; /* node_about_layers, node_about_ids */
-    uint64_t budget_bytes, need_bytes, resident_bytes, peak_bytes;
+    MemoryAbout memory;
     bool resident; /* nothing is streamed */
     uint64_t weight_bytes, pinned_bytes;
 } NodeAbout;

@@ -81,16 +81,11 @@ static void write_identity(const WardenReport *r, JsonWriter *j)
 
 void warden_report_write(const WardenReport *r, JsonWriter *j)
 {
-    const Figure memory[] = {{"budget_bytes", r->budget_bytes},
-                             {"need_bytes", r->need_bytes},
-                             {"cache_bytes", r->cache_bytes},
-                             {"resident_bytes", r->resident_bytes},
-                             {"peak_bytes", r->peak_bytes}};
     json_writer_raw(j, "{");
     json_writer_member_bool(j, "ready", true);
     json_writer_member_text(j, "state", "ready");
     write_identity(r, j);
-    WRITE_LEVEL(j, "memory", memory);
+    memory_about_write(&r->memory, j);
     write_levels(j, &r->levels);
     if (r->identity.is_shard) write_rows(j, &r->rows);
     json_writer_raw(j, "}");

@@ -3,7 +3,7 @@
 #ifndef COBORD_API_WARDEN_REPORT_H
 #define COBORD_API_WARDEN_REPORT_H
 
-#include "api/json_writer.h"
+#include "api/memory_about.h"
 #include "cluster/warden_counters.h"
 
 typedef struct WardenReport {
@@ -11,7 +11,7 @@ typedef struct WardenReport {
     const char *knot_key;
     WardenIdentity identity;
     uint32_t layers;
-    uint64_t budget_bytes, need_bytes, cache_bytes, resident_bytes, peak_bytes;
+    MemoryAbout memory;
     WardenLevelsCounters levels;
     WardenVocabCounters rows; /* of shard wardens */
 } WardenReport;

@@ -11,10 +11,12 @@
 #include "cli/tls_options.h"
 #include "cli/verbs.h"
 #include "host/api_server.h"
+#include "host/clock.h"
 #include "host/journal.h"
 #include "host/listen.h"
 #include "host/memory.h"
 #include "host/places.h"
+#include "serve/fleet.h"
 
 static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS, OPTION_QUEUE,
                                          OPTION_JOURNAL, OPTIONS_TLS,  OPTIONS_DRAFT,
@@ -52,14 +54,21 @@ static Journal *journal_from(const Options *o, uint64_t knot_id)
     return journal;
 }
 
+/* What serve's engine is here. */
+typedef struct Process {
+    Engine *engine;
+    const char *model;
+    uint64_t opened_ns;
+} Process;
+
 static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count, Why *why)
 {
-    return engine_step(engine, events, count, why);
+    return engine_step(((Process *)engine)->engine, events, count, why);
 }
 
 static uint32_t hops(void *engine, uint32_t slot, AnswerHop *out, uint32_t room)
 {
-    const EngineCost *cost = engine_cost(engine, slot);
+    const EngineCost *cost = engine_cost(((Process *)engine)->engine, slot);
     if (!room || !cost->frames) return 0;
     *out = (AnswerHop){.node = "self", .calls = cost->frames, .us = cost->ns / 1000};
     return 1;
@@ -67,7 +76,28 @@ static uint32_t hops(void *engine, uint32_t slot, AnswerHop *out, uint32_t room)
 
 static void begin_hops(void *engine, uint32_t slot)
 {
-    *engine_cost(engine, slot) = (EngineCost){0};
+    *engine_cost(((Process *)engine)->engine, slot) = (EngineCost){0};
+}
+
+static size_t describe(void *engine, char *out, size_t room)
+{
+    const Process *p = engine;
+    const Plan *plan = engine_plan(p->engine);
+    EngineTimes t;
+    engine_times(p->engine, &t);
+    const FleetWhole whole = {
+        .plan = plan,
+        .model = p->model,
+        .version = COBORD_VERSION,
+        .knot_id = plan->request.knot->id,
+        .uptime_ms = (clock_now_ns() - p->opened_ns) / 1000000u,
+        .memory = {.budget_bytes = plan->request.memory_bytes,
+                   .need_bytes = plan->sum.total_bytes,
+                   .resident_bytes = memory_resident(),
+                   .peak_bytes = memory_peak()},
+        .times = {t.steps, t.rows, t.embed_us, t.own_us, t.role_us},
+    };
+    return fleet_whole_describe(&whole, out, room);
 }
 
 static void announce(const Listen *listen, bool tls, const char *name, const Plan *plan,
@@ -87,6 +117,7 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
     char name[MODEL_NAME_BYTES];
     const Plan *plan = engine_plan(session->engine);
     model_name_of(model, name);
+    Process process = {session->engine, name, clock_now_ns()};
     ApiServerOptions options = {
         .listen = *listen,
         .certificate_file = tls->certificate,
@@ -101,11 +132,12 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
                   .tokenizer = session->model.tokenizer,
                   .knot = &session->model.file.knot,
                   .version = COBORD_VERSION,
-                  .engine = {.engine = session->engine,
+                  .engine = {.engine = &process,
                              .coordinator = engine_coordinator(session->engine),
                              .step = step,
                              .hops = hops,
-                             .begin_hops = begin_hops},
+                             .begin_hops = begin_hops,
+                             .describe = describe},
                   .journal = journal_from(o, session->model.file.knot.id)},
     };
     engine_keep_pace(session->engine);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cobord status: asks a coordinator how its cluster is (GET /cluster) and draws it in 80 columns. What it says comes
- * from another machine: every text is cut and cleaned, every number may be missing. */
+/* cobord status: asks a coordinator, or one process with every role, how it is (GET /cluster) and draws it in 80
+ * columns. What it says comes from another machine: every text is cut and cleaned, every number may be missing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static const OptionVerb status_verb = {
     .usage = "[URL | --cluster FILE] [--tls-ca FILE] [--json]",
     .summary =
         "Shows a running cluster: who owns what, who is missing, memory, weights in memory, queue,\n"
-        "and how long calls take. URL is the coordinator's, http://127.0.0.1:8080 if left out;\n"
+        "and how long calls take; of `cobord serve` the roles in its process. URL is the\n"
+        "coordinator's, http://127.0.0.1:8080 if left out;\n"
         "a cluster file says where it is, and which certificates to trust.",
     .examples = "  cobord status\n"
                 "  cobord status http://10.0.0.7:8080 --json\n"
@@ -112,20 +113,28 @@ static void status_duration(uint64_t seconds)
     else printf("%u days", (unsigned)(seconds / 86400));
 }
 
+/* Not a cluster: `cobord serve`. */
+static bool status_is_process(yyjson_val *root)
+{
+    return strcmp(status_text(root, "kind"), "process") == 0;
+}
+
 static void status_head(yyjson_val *root)
 {
     char text[STATUS_TEXT_BYTES];
     yyjson_val *queue = yyjson_obj_get(root, "queue");
     printf("%s", status_clean(status_text(root, "model"), text, 64));
     printf(", knot %s, ", status_clean(status_text(root, "knot_id"), text, 20));
-    printf("%s, up ",
-           yyjson_get_bool(yyjson_obj_get(root, "complete")) ? "complete" : "INCOMPLETE");
+    printf("%s, up ", status_is_process(root)                             ? "one process"
+                      : yyjson_get_bool(yyjson_obj_get(root, "complete")) ? "complete"
+                                                                          : "INCOMPLETE");
     status_duration(status_number(root, "uptime_seconds"));
     printf("\n%u of %u slots at work, %u of %u answers waiting; %llu answers, %llu tokens\n",
            (unsigned)status_number(queue, "active"), (unsigned)status_number(queue, "slots"),
            (unsigned)status_number(queue, "waiting"), (unsigned)status_number(queue, "limit"),
            (unsigned long long)status_number(queue, "answers"),
            (unsigned long long)status_number(queue, "generated_tokens"));
+    if (status_is_process(root)) return;
     printf("%llu failed, %llu replays, %llu calls from the own store, %llu degraded\n",
            (unsigned long long)status_number(queue, "failed"),
            (unsigned long long)status_number(root, "replays"),
@@ -172,16 +181,21 @@ static void status_ms(uint64_t us, int width)
     else printf(" %*.*f", width, ms < 10 ? 2 : ms < 100 ? 1 : 0, ms);
 }
 
+static void status_owns(yyjson_val *node, char *out, size_t room)
+{
+    yyjson_val *ids = yyjson_obj_get(node, "ids");
+    if (ids)
+        (void)snprintf(out, room, "%llu-%llu",
+                       (unsigned long long)yyjson_get_uint(yyjson_arr_get(ids, 0)),
+                       (unsigned long long)yyjson_get_uint(yyjson_arr_get(ids, 1)));
+    else (void)status_clean(status_text(node, "range"), out, room);
+}
+
 static void status_node(yyjson_val *node)
 {
     char id[20], owns[24], state[12], text[160];
-    yyjson_val *ids = yyjson_obj_get(node, "ids");
     uint64_t p50 = status_number(node, "p50_us"), compute = status_number(node, "compute_p50_us");
-    if (ids)
-        (void)snprintf(owns, sizeof owns, "%llu-%llu",
-                       (unsigned long long)yyjson_get_uint(yyjson_arr_get(ids, 0)),
-                       (unsigned long long)yyjson_get_uint(yyjson_arr_get(ids, 1)));
-    else (void)status_clean(status_text(node, "range"), owns, sizeof owns);
+    status_owns(node, owns, sizeof owns);
     printf("%-15s %-15s %-11s", status_clean(status_text(node, "id"), id, sizeof id), owns,
            status_clean(status_text(node, "state"), state, sizeof state));
     status_memory(node);
@@ -212,6 +226,37 @@ static void status_draw(yyjson_val *root)
            "HOP: P50 without the station's computing. --json has everything.\n");
 }
 
+static void status_role(yyjson_val *role)
+{
+    char id[20], owns[24];
+    yyjson_val *hops = yyjson_obj_get(role, "hops"), *hop = yyjson_obj_get(hops, "forward");
+    status_owns(role, owns, sizeof owns);
+    printf("%-15s %-15s", status_clean(status_text(role, "id"), id, sizeof id), owns);
+    status_ms(status_number(hop ? hop : yyjson_obj_get(hops, "logits"), "us"), 8);
+    printf("\n");
+}
+
+static void status_draw_process(yyjson_val *root)
+{
+    size_t i, count;
+    yyjson_val *role, *self = yyjson_obj_get(root, "coordinator"),
+                      *step = yyjson_obj_get(root, "step");
+    status_head(root);
+    printf("MiB peak");
+    status_memory(self);
+    printf(", weights kept");
+    status_share(self);
+    printf("\n\n%-15s %-15s %8s\n", "ROLE", "OWNS", "STEP ms");
+    yyjson_arr_foreach(yyjson_obj_get(root, "nodes"), i, count, role) status_role(role);
+    printf("%-15s %-15s", "embedding", "");
+    status_ms(status_number(step, "embed_us"), 8);
+    printf("\n%-15s %-15s", "sampling", "");
+    status_ms(status_number(step, "own_us"), 8);
+    printf("\n\nSTEP: of %llu rows, about: one token of an answer, or many of a prompt.\n"
+           "--json has everything.\n",
+           (unsigned long long)status_number(step, "rows"));
+}
+
 /* ---- The verb ---- */
 
 static int status_show(const HttpCall *call, const char *url, bool json)
@@ -222,7 +267,8 @@ static int status_show(const HttpCall *call, const char *url, bool json)
     yyjson_val *root = yyjson_doc_get_root(doc);
     char text[200];
     if (call->status == 404)
-        error = error_why(&why, ERR_NOT_FOUND, "it answers, but it is no coordinator of a cluster");
+        error =
+            error_why(&why, ERR_NOT_FOUND, "it answers, but it is no Cobord that serves a model");
     else if (call->status != 200)
         error = error_why(
             &why, ERR_UNREACHABLE, "status %u: %s", call->status,
@@ -233,7 +279,7 @@ static int status_show(const HttpCall *call, const char *url, bool json)
         (void)fwrite(call->answer, 1, call->answer_bytes, stdout);
         printf("\n");
     } else if (error == OK) {
-        status_draw(root);
+        (status_is_process(root) ? status_draw_process : status_draw)(root);
     }
     yyjson_doc_free(doc);
     if (error == OK) return 0;

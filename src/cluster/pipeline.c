@@ -205,6 +205,7 @@ static void end_frame(Pipeline *p, Frame *f)
     p->last_rows = f->work->rows;
     p->last_ns = f->slowest_ns;
     p->frames_ended++;
+    pipeline_nodes_time_stages(p, f);
     pipeline_logits_give_pools(p, f);
     const CoordinatorEvent *events = coordinator_end_frame(p->coordinator, f->work, &count);
     push_events(p, events, count, NULL);

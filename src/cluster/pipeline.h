@@ -141,6 +141,12 @@ void pipeline_costs_forget(Pipeline *p, uint32_t slot);
 
 /* ---- What is known of a node. */
 typedef enum PipelineNodeState { PIPELINE_UNKNOWN, PIPELINE_UP, PIPELINE_DOWN } PipelineNodeState;
+/* Calls of one kind, as the last one was: its rows (0: there was none), and about what such a call takes. */
+typedef struct PipelineHop {
+    uint32_t rows, us;
+    uint64_t bytes_sent, bytes_received;
+} PipelineHop;
+enum { PIPELINE_HOPS = PIPELINE_LOGITS + 1 }; /* EMBED, FORWARD, LOGITS */
 typedef struct PipelineNode {
     PipelineNodeState state;
     bool active; /* calls of its range go to it */
@@ -148,11 +154,19 @@ typedef struct PipelineNode {
     uint64_t bytes_sent, bytes_received;
     uint32_t p50_us, p95_us;                 /* of the last 128 calls, whole */
     uint32_t compute_p50_us, compute_p95_us; /* of stations: as they say; 0 elsewhere */
+    PipelineHop hops[PIPELINE_HOPS];
     char last_error[160];
 } PipelineNode;
 void pipeline_node(const Pipeline *p, uint32_t node, PipelineNode *out);
 /* Whether each range has a node that is not DOWN. `why` names those that have none. */
 bool pipeline_is_complete(const Pipeline *p, Why *why);
+/* Frames as the last one that ended was: about how long its stages take, from the first to its end. */
+typedef struct PipelineStages {
+    uint64_t frames; /* that ended, so far */
+    uint32_t rows;   /* of the last */
+    uint32_t us[PIPELINE_HOPS];
+} PipelineStages;
+void pipeline_stages(const Pipeline *p, PipelineStages *out);
 uint64_t pipeline_replays(const Pipeline *p);
 uint64_t pipeline_degraded(const Pipeline *p); /* times that a shard's rows were taken as zero */
 

@@ -60,6 +60,7 @@ void pipeline_embed_begin(Pipeline *p, Frame *f)
 {
     const CoordinatorFrame *w = f->work;
     f->stage = STAGE_EMBED;
+    f->begun_ns[PIPELINE_EMBED] = p->now_ns;
     f->moved_ns = p->now_ns;
     p->again = true;
     arena_reset(&f->area, 0);

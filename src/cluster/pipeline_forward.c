@@ -13,6 +13,7 @@ void pipeline_forward_begin(Pipeline *p, Frame *f)
 {
     const CoordinatorFrame *w = f->work;
     f->stage = STAGE_FORWARD;
+    f->begun_ns[PIPELINE_FORWARD] = p->now_ns;
     f->station = 0;
     f->slowest_ns = 0;
     f->waits_since_ns = 0;

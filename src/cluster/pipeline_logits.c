@@ -197,6 +197,7 @@ void pipeline_logits_begin(Pipeline *p, Frame *f)
     Why why;
     size_t floats = (size_t)f->work->pick_count * p->config.hyper->hidden;
     f->stage = STAGE_LOGITS;
+    f->begun_ns[PIPELINE_LOGITS] = p->now_ns;
     p->again = true;
     arena_reset(&f->area, 0);
     f->hidden = arena_take_raw(&f->area, floats * sizeof(float));

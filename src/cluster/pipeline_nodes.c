@@ -56,10 +56,14 @@ uint64_t pipeline_nodes_budget_ns(const Pipeline *p, uint32_t node, PipelinePath
     return usual && budget < FIRST_CALL_NS ? budget : FIRST_CALL_NS;
 }
 
+static uint32_t us_of(uint64_t ns)
+{
+    return ns / 1000 < UINT32_MAX ? (uint32_t)(ns / 1000) : UINT32_MAX;
+}
+
 void pipeline_nodes_add_time(Times *t, uint64_t ns)
 {
-    uint64_t us = ns / 1000;
-    t->us[t->next] = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+    t->us[t->next] = us_of(ns);
     t->next = (t->next + 1) % NODE_TIMES;
     if (t->count < NODE_TIMES) t->count++;
 }
@@ -73,6 +77,21 @@ static uint32_t percentile(const Times *t, uint32_t percent)
         sorted[at] = t->us[i];
     }
     return count ? sorted[(count - 1) * percent / 100] : 0;
+}
+
+void pipeline_nodes_time_stages(Pipeline *p, const Frame *f)
+{
+    for (uint32_t i = 0; i < NODE_KINDS; i++) {
+        uint64_t end = i + 1 < NODE_KINDS ? f->begun_ns[i + 1] : p->now_ns;
+        learn_usual(&p->stage_ns[i][class_of(f->work->rows)], end - f->begun_ns[i]);
+    }
+}
+
+void pipeline_stages(const Pipeline *p, PipelineStages *out)
+{
+    *out = (PipelineStages){.frames = p->frames_ended, .rows = p->last_rows};
+    for (uint32_t i = 0; i < NODE_KINDS; i++)
+        out->us[i] = us_of(p->stage_ns[i][class_of(p->last_rows)]);
 }
 
 /* ---- States ---- */
@@ -113,6 +132,11 @@ void pipeline_nodes_succeeded(Pipeline *p, const Ended *e)
         pipeline_nodes_add_time(&n->whole,
                                 e->took_ns); /* of stations what their compute is part of */
     learn_usual(&n->usual_ns[e->call->path][class_of(e->rows)], e->took_ns);
+    if (e->call->path < NODE_KINDS)
+        n->hops[e->call->path] =
+            (PipelineHop){.rows = e->rows,
+                          .bytes_sent = e->call->part_bytes[0] + e->call->part_bytes[1],
+                          .bytes_received = e->bytes};
     pipeline_nodes_heard(p, e->call->node);
 }
 
@@ -246,6 +270,10 @@ void pipeline_node(const Pipeline *p, uint32_t node, PipelineNode *out)
         .compute_p50_us = percentile(&n->compute, 50),
         .compute_p95_us = percentile(&n->compute, 95),
     };
+    for (uint32_t i = 0; i < NODE_KINDS; i++) {
+        out->hops[i] = n->hops[i];
+        out->hops[i].us = us_of(n->usual_ns[i][class_of(n->hops[i].rows)]);
+    }
     for (size_t i = 0; i + 1 < sizeof out->last_error && n->last.text[i]; i++)
         out->last_error[i] = n->last.text[i];
 }

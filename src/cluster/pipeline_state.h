@@ -24,7 +24,7 @@
 
 enum {
     NODE_TIMES = 128, /* the last calls, for p50 and p95 */
-    NODE_KINDS = 3,   /* PIPELINE_EMBED, _FORWARD, _LOGITS */
+    NODE_KINDS = PIPELINE_HOPS,
     ROW_CLASSES = 14, /* of a call: 0, 1, 2..3, 4..7, .. */
     RANGE_NODES_MAX = 32,
     TWINS = 2, /* a call to a shard and its hedge */
@@ -54,6 +54,7 @@ typedef struct Node {
     uint64_t usual_ns[NODE_KINDS][ROW_CLASSES]; /* 0: not known */
     uint64_t calls, failures, hedges, replays, bytes_sent, bytes_received;
     Times whole, compute;
+    PipelineHop hops[NODE_KINDS];         /* of the last calls */
     uint32_t failed_in_a_row;             /* calls */
     uint8_t *health_answer, *drop_answer; /* [FRAME_ERROR_ROOM] */
     Why last;
@@ -126,11 +127,12 @@ typedef struct Frame {
     Stage stage;
     CoordinatorFrame *work; /* the coordinator's; NULL when IDLE or LEAVING */
     uint32_t number;
-    uint32_t calls;          /* that have not ended */
-    uint64_t waits_since_ns; /* it could go on if a node were there; 0: not so */
-    uint64_t moved_ns;       /* when it came to its stage or station */
-    uint32_t bad;            /* times a station called it wrong */
-    uint64_t slowest_ns;     /* of its forward calls */
+    uint32_t calls;                /* that have not ended */
+    uint64_t waits_since_ns;       /* it could go on if a node were there; 0: not so */
+    uint64_t moved_ns;             /* when it came to its stage or station */
+    uint32_t bad;                  /* times a station called it wrong */
+    uint64_t slowest_ns;           /* of its forward calls */
+    uint64_t begun_ns[NODE_KINDS]; /* its stages */
 
     uint32_t *ids;              /* [chunk] */
     ForwardSequence *sequences; /* [slots] */
@@ -204,6 +206,7 @@ struct Pipeline {
     uint64_t replays, degraded, frames_ended;
     uint32_t last_rows;
     uint64_t last_ns;
+    uint64_t stage_ns[NODE_KINDS][ROW_CLASSES]; /* about; 0: not known */
     bool again; /* something changed: look at the frames once more */
     uint64_t now_ns;
 };
@@ -276,6 +279,8 @@ void pipeline_nodes_step(Pipeline *p);
 /* Its health was asked for. */
 void pipeline_nodes_health_ended(Pipeline *p, const Ended *e);
 void pipeline_nodes_drop(Pipeline *p, uint64_t session);
+/* The stages of a frame that ends now. */
+void pipeline_nodes_time_stages(Pipeline *p, const Frame *f);
 uint64_t pipeline_nodes_wake_ns(const Pipeline *p);
 /* "layers of station-1 (HOST:PORT): " and what happened. */
 MUST_CHECK Error pipeline_nodes_explain(const Pipeline *p, const Range *r, Why *why);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/engine.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,6 +15,16 @@
 
 /* Heap, stacks and page tables that come after the process was measured. */
 static const uint64_t SLACK_BYTES = (uint64_t)3 << 20;
+
+/* Written by the engine's thread, read by any. */
+typedef struct Laps {
+    atomic_ullong steps;
+    atomic_uint rows, embed_us, own_us;
+    atomic_uint role_us[PLAN_ROLES_MAX];
+    /* the engine thread's: when the last lap ended, 0: none is measured; whether the step is like the one before */
+    uint64_t ended_ns;
+    bool alike;
+} Laps;
 
 struct Engine {
     const OpenModel *model;
@@ -31,11 +42,43 @@ struct Engine {
     const float **slices;
     uint32_t *slice_lengths;
     EngineCost *costs; /* [sessions] */
+    Laps laps;
     uint32_t passes;
     double large_pages;
     bool paced;
     Pace pace;
 };
+
+/* --- Times --- */
+
+static void begin_laps(Engine *e, uint64_t now_ns, uint32_t rows)
+{
+    Laps *l = &e->laps;
+    l->ended_ns = now_ns;
+    l->alike = l->rows == rows;
+    l->rows = rows;
+    l->steps++;
+}
+
+/* Result  the time. */
+static uint64_t end_lap(Engine *e, atomic_uint *us)
+{
+    Laps *l = &e->laps;
+    uint64_t now_ns = clock_now_ns();
+    if (!l->ended_ns) return now_ns;
+    uint32_t took_us = (uint32_t)((now_ns - l->ended_ns) / 1000), usual_us = *us;
+    *us = l->alike && usual_us ? (7 * usual_us + took_us) / 8 : took_us;
+    l->ended_ns = now_ns;
+    return now_ns;
+}
+
+void engine_times(const Engine *e, EngineTimes *out)
+{
+    const Laps *l = &e->laps;
+    *out = (EngineTimes){
+        .steps = l->steps, .rows = l->rows, .embed_us = l->embed_us, .own_us = l->own_us};
+    for (uint32_t i = 0; i < e->plan.role_count; i++) out->role_us[i] = l->role_us[i];
+}
 
 /* --- Opening --- */
 
@@ -214,8 +257,10 @@ static Error embed(Engine *e, const uint32_t *ids, uint32_t rows, Why *why)
 
 static Error forward_frame(Engine *e, const StationFrame *frame, Why *why)
 {
-    for (uint32_t i = 0; i < e->plan.request.stations; i++)
+    for (uint32_t i = 0; i < e->plan.request.stations; i++) {
         TRY(worker_run_station(&e->worker, e->stations[i], frame, why));
+        end_lap(e, &e->laps.role_us[i]);
+    }
     e->passes++;
     return OK;
 }
@@ -242,6 +287,7 @@ static Error head(Engine *e, uint32_t rows, Why *why)
     for (uint32_t i = 0; i < e->plan.request.shards; i++) {
         TRY(shard_begin_logits(e->shards[i], e->hidden, rows, why));
         TRY(worker_run_shard(&e->worker, e->shards[i], why));
+        end_lap(e, &e->laps.role_us[e->plan.request.stations + i]);
     }
     return OK;
 }
@@ -299,6 +345,7 @@ static void give_pool(Engine *e, const CoordinatorFrame *frame, uint32_t pool, b
 static Error carry_out(Engine *e, CoordinatorFrame *frame, Why *why)
 {
     TRY(embed(e, frame->ids, frame->rows, why));
+    end_lap(e, &e->laps.embed_us);
     StationFrame rows = {.x = e->x,
                          .g = e->g,
                          .rows = frame->rows,
@@ -338,8 +385,10 @@ bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Wh
     if (!coordinator_frame(e->coordinator, &frame)) return false;
     uint64_t start_ns = clock_now_ns();
     uint32_t rows = frame->rows;
+    begin_laps(e, start_ns, rows);
     Error error = carry_out(e, frame, why);
-    uint64_t took_ns = clock_now_ns() - start_ns;
+    uint64_t took_ns = end_lap(e, &e->laps.own_us) - start_ns;
+    e->laps.ended_ns = 0;
     count_cost(e, frame, took_ns);
     *events = error == OK ? coordinator_end_frame(e->coordinator, frame, count)
                           : coordinator_fail_frame(e->coordinator, frame, error, count);

@@ -60,6 +60,13 @@ typedef struct EngineCost {
     uint64_t frames, ns;
 } EngineCost;
 EngineCost *engine_cost(Engine *e, uint32_t slot);
+/* About what a step takes at each of the plan's roles, with as many rows as the last. Thread  any. */
+typedef struct EngineTimes {
+    uint64_t steps;
+    uint32_t rows, embed_us, own_us;
+    uint32_t role_us[PLAN_ROLES_MAX];
+} EngineTimes;
+void engine_times(const Engine *e, EngineTimes *out);
 /* From here on no step takes much longer than cluster/pace.h says. */
 void engine_keep_pace(Engine *e);
 

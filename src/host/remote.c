@@ -184,6 +184,9 @@ static void keep_pace(Remote *r)
     uint32_t rows;
     uint64_t slowest_ns, ended = pipeline_frame_time(r->pipeline, &rows, &slowest_ns);
     if (ended == r->frames_ended) return;
+    uint64_t frames = ended - r->frames_ended, work_ns = r->work.ns / frames;
+    r->work.frame_ns = r->work.frame_ns ? (7 * r->work.frame_ns + work_ns) / 8 : work_ns;
+    r->work.ns = 0;
     r->frames_ended = ended;
     pace_keep(&r->pace, r->coordinator, rows, slowest_ns);
 }
@@ -262,6 +265,16 @@ static int wait_ms(const Remote *r, uint64_t now_ns)
     return ms < WAIT_MS_MAX ? (int)ms : WAIT_MS_MAX;
 }
 
+/* Between two waits this thread works: on a frame, unless none is under way. */
+static HttpCall *wait_for_call(Remote *r, uint64_t now_ns)
+{
+    uint64_t begin_ns = clock_now_ns();
+    r->work.ns = pipeline_is_busy(r->pipeline) ? r->work.ns + begin_ns - r->work.since_ns : 0;
+    HttpCall *ended = http_client_wait(r->client, wait_ms(r, now_ns));
+    r->work.since_ns = clock_now_ns();
+    return ended;
+}
+
 static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count, Why *why)
 {
     Remote *r = engine;
@@ -275,7 +288,7 @@ static bool step(void *engine, const CoordinatorEvent **events, uint32_t *count,
         *events = r->events;
         *count = r->event_count;
         if (r->event_count) return true;
-        HttpCall *ended = http_client_wait(r->client, wait_ms(r, now));
+        HttpCall *ended = wait_for_call(r, now);
         if (ended) end_call(r, ended);
         else if (!end_own_calls(r)) return true;
     }

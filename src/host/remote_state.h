@@ -96,6 +96,10 @@ struct Remote {
     uint32_t event_count;
     Pace pace;
     uint64_t frames_ended;
+    /* Of this thread: since the last frame ended, since when, and on a frame, about. */
+    struct {
+        uint64_t ns, since_ns, frame_ns;
+    } work;
     uint64_t opened_ns, need_bytes;
     RemoteOwn own;
     /* remote_watch.c */

@@ -238,9 +238,9 @@ static void show_row(const Remote *r, uint32_t node)
     (void)snprintf(address, sizeof address, "%s:%u", n->host, (unsigned)n->port);
     fprintf(stderr, " %-14s %-15s %-17s ", n->id, address, range);
     if (p->error[0]) fprintf(stderr, "%s\n", p->error);
-    else if (p->budget_bytes)
-        fprintf(stderr, "%s %llu/%llu\n", p->state, (unsigned long long)p->need_bytes >> 20,
-                (unsigned long long)p->budget_bytes >> 20);
+    else if (p->memory.budget_bytes)
+        fprintf(stderr, "%s %llu/%llu\n", p->state, (unsigned long long)p->memory.need_bytes >> 20,
+                (unsigned long long)p->memory.budget_bytes >> 20);
     else fprintf(stderr, "%s\n", p->state);
 }
 
@@ -286,12 +286,14 @@ static size_t describe(const Remote *r, uint64_t now_ns, char *out, size_t room)
                          .ready = r->ready,
                          .complete = r->complete,
                          .missing = r->missing.text,
-                         .uptime_s = (now_ns - r->opened_ns) / 1000000000u,
+                         .uptime_ms = (now_ns - r->opened_ns) / 1000000u,
+                         .refresh_ms = TICK_NS / 1000000,
                          .own_calls = r->own.calls,
-                         .budget_bytes = cluster_of(r)->memory_bytes,
-                         .need_bytes = r->need_bytes,
-                         .resident_bytes = memory_resident(),
-                         .peak_bytes = memory_peak()};
+                         .own_us = (uint32_t)(r->work.frame_ns / 1000),
+                         .memory = {.budget_bytes = cluster_of(r)->memory_bytes,
+                                    .need_bytes = r->need_bytes,
+                                    .resident_bytes = memory_resident(),
+                                    .peak_bytes = memory_peak()}};
     return fleet_describe(&fleet, out, room);
 }
 

@@ -13,13 +13,13 @@ static WardenReport report_of(WardenRole *w)
                       .knot_key = w->self.knot_key,
                       .identity = w->self.identity,
                       .layers = w->self.layers,
-                      .budget_bytes = n->cluster->warden_memory_bytes,
-                      .cache_bytes = w->slab_budget_bytes + w->row_budget_bytes,
-                      .resident_bytes = memory_resident(),
-                      .peak_bytes = memory_peak(),
+                      .memory.budget_bytes = n->cluster->warden_memory_bytes,
+                      .memory.cache_bytes = w->slab_budget_bytes + w->row_budget_bytes,
+                      .memory.resident_bytes = memory_resident(),
+                      .memory.peak_bytes = memory_peak(),
                       .levels = warden_levels_counters(w->levels)};
     /* Slabs are in a memory file, which is not resident here but as much this process's. */
-    r.need_bytes = r.resident_bytes + r.levels.memory.held_bytes;
+    r.memory.need_bytes = r.memory.resident_bytes + r.levels.memory.held_bytes;
     if (w->vocab) r.rows = warden_vocab_counters(w->vocab);
     return r;
 }

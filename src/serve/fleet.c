@@ -68,10 +68,10 @@ static void read_members(FleetReport *report, yyjson_val *root)
     copy_text(root, "state", report->state, sizeof report->state);
     copy_text(root, "version", report->version, sizeof report->version);
     copy_text(root, "owns", report->owns, sizeof report->owns);
-    report->budget_bytes = number_of(memory, "budget_bytes");
-    report->need_bytes = number_of(memory, "need_bytes");
-    report->resident_bytes = number_of(memory, "resident_bytes");
-    report->peak_bytes = number_of(memory, "peak_bytes");
+    report->memory.budget_bytes = number_of(memory, "budget_bytes");
+    report->memory.need_bytes = number_of(memory, "need_bytes");
+    report->memory.resident_bytes = number_of(memory, "resident_bytes");
+    report->memory.peak_bytes = number_of(memory, "peak_bytes");
     report->has_weights = weights != NULL;
     report->weights_resident = yyjson_get_bool(yyjson_obj_get(weights, "resident"));
     report->weight_bytes = number_of(weights, "bytes");
@@ -82,6 +82,7 @@ static void read_members(FleetReport *report, yyjson_val *root)
     report->cached_bytes = sum_of(root, "l1", "rows_l1", "bytes");
     report->l2_hits = sum_of(root, "l2", "rows_l2", "hits");
     report->l2_misses = sum_of(root, "l2", "rows_l2", "misses");
+    report->store_bytes = number_of(yyjson_obj_get(root, "l3"), "bytes");
 }
 
 static void read_body(const ClusterFile *c, uint32_t node, unsigned status, const char *body,

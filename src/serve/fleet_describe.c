@@ -5,7 +5,7 @@
 #include "api/json_writer.h"
 #include "serve/fleet.h"
 
-enum { NODE_BYTES = 3072, HEAD_BYTES = 8192 };
+enum { NODE_BYTES = 3584, HEAD_BYTES = 8192 };
 
 size_t fleet_describe_room(const ClusterFile *c)
 {
@@ -43,6 +43,27 @@ static void write_range(const Fleet *f, const ClusterNode *n, JsonWriter *w)
         json_writer_member_text(w, "warden", f->cluster->nodes[n->warden].id);
 }
 
+static const char *const hop_names[PIPELINE_HOPS] = {"embed", "forward", "logits"};
+
+/* What was never asked for is not there. */
+static void write_hops(const PipelineNode *n, JsonWriter *w)
+{
+    json_writer_member(w, "hops");
+    json_writer_raw(w, "{");
+    for (uint32_t i = 0; i < PIPELINE_HOPS; i++) {
+        const PipelineHop *h = &n->hops[i];
+        if (!h->rows) continue;
+        json_writer_member(w, hop_names[i]);
+        json_writer_raw(w, "{");
+        json_writer_member_u64(w, "rows", h->rows);
+        json_writer_member_u64(w, "us", h->us);
+        json_writer_member_u64(w, "bytes_sent", h->bytes_sent);
+        json_writer_member_u64(w, "bytes_received", h->bytes_received);
+        json_writer_raw(w, "}");
+    }
+    json_writer_raw(w, "}");
+}
+
 static void write_calls(const PipelineNode *n, JsonWriter *w)
 {
     json_writer_member_bool(w, "active", n->active);
@@ -56,18 +77,13 @@ static void write_calls(const PipelineNode *n, JsonWriter *w)
     json_writer_member_u64(w, "p95_us", n->p95_us);
     json_writer_member_u64(w, "compute_p50_us", n->compute_p50_us);
     json_writer_member_u64(w, "compute_p95_us", n->compute_p95_us);
+    write_hops(n, w);
 }
 
 static void write_report(const FleetReport *p, JsonWriter *w)
 {
     json_writer_member_text(w, "version", p->version);
-    json_writer_member(w, "memory");
-    json_writer_raw(w, "{");
-    json_writer_member_u64(w, "budget_bytes", p->budget_bytes);
-    json_writer_member_u64(w, "need_bytes", p->need_bytes);
-    json_writer_member_u64(w, "resident_bytes", p->resident_bytes);
-    json_writer_member_u64(w, "peak_bytes", p->peak_bytes);
-    json_writer_raw(w, "}");
+    memory_about_write(&p->memory, w);
     if (p->has_weights) {
         json_writer_member(w, "weights");
         json_writer_raw(w, "{");
@@ -84,6 +100,7 @@ static void write_report(const FleetReport *p, JsonWriter *w)
         json_writer_member_u64(w, "bytes", p->cached_bytes);
         json_writer_member_u64(w, "l2_hits", p->l2_hits);
         json_writer_member_u64(w, "l2_misses", p->l2_misses);
+        json_writer_member_u64(w, "store_bytes", p->store_bytes);
         json_writer_raw(w, "}");
     }
 }
@@ -118,18 +135,30 @@ static void write_self(const Fleet *f, JsonWriter *w)
     json_writer_member(w, "coordinator");
     json_writer_raw(w, "{");
     json_writer_member_text(w, "id", f->self->id);
-    json_writer_member(w, "memory");
+    memory_about_write(&f->memory, w);
+    json_writer_raw(w, "}");
+}
+
+/* One step is one pass of frames' rows through every stage. */
+static void write_step(const Fleet *f, JsonWriter *w)
+{
+    PipelineStages stages;
+    pipeline_stages(f->pipeline, &stages);
+    json_writer_member(w, "step");
     json_writer_raw(w, "{");
-    json_writer_member_u64(w, "budget_bytes", f->budget_bytes);
-    json_writer_member_u64(w, "need_bytes", f->need_bytes);
-    json_writer_member_u64(w, "resident_bytes", f->resident_bytes);
-    json_writer_member_u64(w, "peak_bytes", f->peak_bytes);
-    json_writer_raw(w, "}}");
+    json_writer_member_u64(w, "count", stages.frames);
+    json_writer_member_u64(w, "rows", stages.rows);
+    json_writer_member_u64(w, "embed_us", stages.us[PIPELINE_EMBED]);
+    json_writer_member_u64(w, "forward_us", stages.us[PIPELINE_FORWARD]);
+    json_writer_member_u64(w, "logits_us", stages.us[PIPELINE_LOGITS]);
+    if (f->own_us) json_writer_member_u64(w, "own_us", f->own_us);
+    json_writer_raw(w, "}");
 }
 
 static void write_head(const Fleet *f, JsonWriter *w)
 {
     const ClusterFile *c = f->cluster;
+    json_writer_member_text(w, "kind", "cluster");
     json_writer_member_text(w, "model", c->model_name);
     json_writer_member(w, "knot_id");
     json_writer_raw(w, "\"");
@@ -139,7 +168,9 @@ static void write_head(const Fleet *f, JsonWriter *w)
     json_writer_member_bool(w, "ready", f->ready);
     json_writer_member_bool(w, "complete", f->complete);
     if (!f->complete) json_writer_member_text(w, "missing", f->missing);
-    json_writer_member_u64(w, "uptime_seconds", f->uptime_s);
+    json_writer_member_u64(w, "uptime_seconds", f->uptime_ms / 1000);
+    json_writer_member_u64(w, "uptime_ms", f->uptime_ms);
+    json_writer_member_u64(w, "refresh_ms", f->refresh_ms);
     json_writer_member_u64(w, "layers", c->layers);
     json_writer_member_u64(w, "vocabulary", c->vocabulary);
     json_writer_member_u64(w, "context", c->context);
@@ -150,6 +181,7 @@ static void write_head(const Fleet *f, JsonWriter *w)
     json_writer_member_u64(w, "replays", pipeline_replays(f->pipeline));
     json_writer_member_u64(w, "degraded", pipeline_degraded(f->pipeline));
     json_writer_member_u64(w, "own_store_calls", f->own_calls);
+    write_step(f, w);
     write_self(f, w);
 }
 

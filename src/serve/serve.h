@@ -45,8 +45,8 @@ typedef struct ServeEngine {
      * Result  how many nodes, at most `room`. */
     uint32_t (*hops)(void *engine, uint32_t slot, AnswerHop *out, uint32_t room);
     void (*begin_hops)(void *engine, uint32_t slot);
-    /* Members of the object of GET /cluster, without its braces; 0: they do not fit. NULL: there is
-     * none. Thread  any. */
+    /* Members of the object of GET /cluster, without its braces; 0: they do not fit.
+     * Thread  any. */
     size_t (*describe)(void *engine, char *out, size_t room);
     /* More lines of GET /metrics, 1 KiB at most. NULL: there are none. Thread  any. */
     void (*metrics)(void *engine, JsonWriter *w);

@@ -172,7 +172,8 @@ static void reply_ready(Serve *s, HttpExchange *x)
 static void write_queue(Serve *s, JsonWriter *w)
 {
     const ServeFigures *f = &s->figures;
-    json_writer_raw(w, "{\"queue\":{");
+    json_writer_raw(w, s->draining ? "{\"draining\":true" : "{\"draining\":false");
+    json_writer_raw(w, ",\"queue\":{");
     json_writer_member_u64(w, "slots", s->options.slots);
     json_writer_member_u64(w, "active", f->active);
     json_writer_member_u64(w, "waiting", f->waiting);
@@ -189,12 +190,6 @@ static void reply_cluster(Serve *s, HttpExchange *x)
 {
     const ServeEngine *engine = &s->options.engine;
     Refusal refusal;
-    if (!engine->describe) {
-        (void)refusal_make(&refusal, REFUSAL_PATH, NULL,
-                           "this server is one process with every role, not a cluster");
-        serve_refuse(s, x, &refusal);
-        return;
-    }
     char *body = malloc(DESCRIPTION_BYTES_MAX);
     JsonWriter w = json_writer_make(body, body ? DESCRIPTION_BYTES_MAX - 1 : 0);
     write_queue(s, &w);

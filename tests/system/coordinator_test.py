@@ -367,6 +367,14 @@ class WholeClusterTest(unittest.TestCase):
         self.assertLess(station["compute_p50_us"], station["p95_us"])
         memory = about["coordinator"]["memory"]
         self.assertLessEqual(memory["peak_bytes"], memory["budget_bytes"])
+        wait_until(lambda: self.c.cluster()["step"]["count"] > 0, "steps")
+        about = self.c.cluster()
+        self.assertEqual((about["kind"], about["draining"]), ("cluster", False))
+        for name in ("count", "rows", "embed_us", "forward_us", "logits_us", "own_us"):
+            self.assertGreater(about["step"][name], 0, name)
+        hop = about["nodes"][1]["hops"]["forward"]
+        self.assertTrue(0 < hop["us"] <= about["step"]["forward_us"] and hop["bytes_sent"] and hop["bytes_received"])
+        self.assertIn("logits", about["nodes"][2]["hops"])
 
     def test_status(self):
         def status(*arguments):

@@ -605,6 +605,30 @@ class ServeTest(unittest.TestCase):
                     self.assert_error(answer, 400)
                     self.assertTrue(json.loads(text)["error"]["param"].startswith(name), text)
 
+    def test_cluster(self):
+        """One process says of its roles what a coordinator says of its nodes, and `cobord status` shows it."""
+        before = self.server.json("/cluster")
+        self.assertEqual((before["kind"], before["complete"], before["draining"]), ("process", True, False))
+        self.server.json(CHAT, greedy("Tell me about the sea.", 8))
+        about = self.server.json("/cluster")
+        self.assertEqual(about["queue"]["generated_tokens"] - before["queue"]["generated_tokens"], 8)
+        self.assertGreaterEqual(about["step"]["count"], before["step"]["count"] + 1)
+        stations = [n for n in about["nodes"] if n["role"] == "station"]
+        shards = [n for n in about["nodes"] if n["role"] == "shard"]
+        self.assertEqual((stations[0]["range"], stations[1]["range"]), ("0-15", "15-end"))
+        self.assertEqual((shards[0]["ids"][0], shards[-1]["ids"][1]), (0, about["vocabulary"]))
+        times = [n["hops"][kind]["us"] for nodes, kind in ((stations, "forward"), (shards, "logits")) for n in nodes]
+        self.assertTrue(all(us > 0 for us in times), times)
+        self.assertEqual(sum(times), about["step"]["forward_us"] + about["step"]["logits_us"])
+        memory = about["coordinator"]["memory"]
+        self.assertTrue(0 < memory["resident_bytes"] <= memory["peak_bytes"] <= memory["budget_bytes"], memory)
+        p = subprocess.run([COBORD, "status", f"127.0.0.1:{self.server.port}"], capture_output=True, text=True,
+                           env=environment())
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+        for word in ("one process", "station-1", "15-end", "shard-7", "sampling"):
+            self.assertIn(word, p.stdout)
+        self.assertLessEqual(max(len(line) for line in p.stdout.splitlines()), 80)
+
     def test_forms(self):
         schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "rank": {"enum": [1]}},
                   "required": ["city", "rank"]}

@@ -17,11 +17,11 @@ static WardenReport report(bool is_shard)
                           .knot_key = "a \"b\".knot",
                           .identity = {0xabc, is_shard, 0, 8},
                           .layers = 2,
-                          .budget_bytes = 1,
-                          .need_bytes = 2,
-                          .cache_bytes = 3,
-                          .resident_bytes = 4,
-                          .peak_bytes = 5,
+                          .memory.budget_bytes = 1,
+                          .memory.need_bytes = 2,
+                          .memory.cache_bytes = 3,
+                          .memory.resident_bytes = 4,
+                          .memory.peak_bytes = 5,
                           .levels = {.memory = {.hits = 6}, .store = {.reads = 7}, .store_bad = 8},
                           .rows = {.memory = {.misses = 9}, .store_rows = 10}};
 }
