@@ -13,7 +13,7 @@
 
 static const OptionId bench_options[] = {OPTION_PROMPT,  OPTION_GEN,  OPTION_BATCH,   OPTION_DEPTH,
                                          OPTION_KERNELS, OPTION_JSON, OPTIONS_ENGINE, OPTION_END};
-static const OptionVerb bench_verb = {
+const OptionVerb bench_verb = {
     .name = "bench",
     .usage = "MODEL | --kernels",
     .summary =

@@ -30,7 +30,7 @@ static const OptionId deploy_options[] = {
     OPTION_PIPELINE, OPTION_REPLICAS, OPTION_WARDENS,  OPTION_WARDEN_MEMORY, OPTION_OUTPUT,
     OPTION_DRY_RUN,  OPTION_NAME,     OPTION_BUCKET,   OPTION_ACCOUNT,       OPTION_SUBDOMAIN,
     OPTION_FREE,     OPTION_MODULES,  OPTION_WRANGLER, OPTION_JSON,          OPTION_END};
-static const OptionVerb deploy_verb = {
+const OptionVerb deploy_verb = {
     .name = "deploy",
     .usage = "cloudflare MODEL [--memory 96M] [-o DIR] [--dry-run]",
     .summary =
@@ -41,7 +41,8 @@ static const OptionVerb deploy_verb = {
         "--dry-run writes and validates only. docs/cloudflare.md is the guide.",
     .examples =
         "  cobord deploy cloudflare smollm2-135m --dry-run\n"
-        "  cobord deploy cloudflare qwen2.5-coder-1.5b --account 0123456789abcdef0123456789abcdef\n"
+        "  cobord deploy cloudflare qwen2.5-coder-1.5b \\\n"
+        "      --account 0123456789abcdef0123456789abcdef\n"
         "  cobord deploy cloudflare qwen2.5-coder-1.5b --stations 2 --shards 8 --wardens\n",
     .options = deploy_options,
     .operands_min = 2,

@@ -12,7 +12,7 @@
 #include "text/detokenizer.h"
 
 static const OptionId detokenize_options[] = {OPTION_END};
-static const OptionVerb detokenize_verb = {
+const OptionVerb detokenize_verb = {
     .name = "detokenize",
     .usage = "MODEL < IDS.jsonl",
     .summary = "Reads lines {\"ids\":[...]} and prints a line {\"text\":...} for each. Special "

@@ -10,7 +10,7 @@
 #include "host/stop.h"
 
 static const OptionId encode_options[] = {OPTION_OUTPUT, OPTION_KNOT_VERSION, OPTION_END};
-static const OptionVerb encode_verb = {
+const OptionVerb encode_verb = {
     .name = "encode",
     .usage = "IN.gguf -o OUT.knot",
     .summary = "Makes a knot of a GGUF file: the same weights, bit for bit, in the order in which "

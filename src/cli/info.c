@@ -21,7 +21,7 @@
 enum { INFO_ARENA_BYTES = 40 << 20 };
 
 static const OptionId info_options[] = {OPTION_JSON, OPTION_END};
-static const OptionVerb info_verb = {
+const OptionVerb info_verb = {
     .name = "info",
     .usage = "FILE",
     .summary =

@@ -17,7 +17,7 @@
 #include "host/zoo.h"
 
 static const OptionId list_options[] = {OPTION_JSON, OPTION_CACHE, OPTION_END};
-static const OptionVerb list_verb = {
+const OptionVerb list_verb = {
     .name = "list",
     .usage = "[--json]",
     .summary =
@@ -89,10 +89,8 @@ static Error list_read(const char *models, ListModel **out, size_t *count, Why *
     *count = 0;
     if (!d) return error_why(why, ERR_IO, "cannot read the directory %s", models);
     for (struct dirent *e; *count < LIST_MODELS_MAX && (e = readdir(d)) != NULL;) {
-        size_t n = strlen(e->d_name);
-        if (e->d_name[0] == '.' || n < 6 || n - 5 >= PLACES_NAME_BYTES ||
-            strcmp(e->d_name + n - 5, ".knot") != 0)
-            continue;
+        char name[PLACES_NAME_BYTES];
+        if (!places_model_name(e->d_name, name)) continue;
         ListModel *grown = realloc(*out, (*count + 1) * sizeof **out);
         if (!grown) {
             (void)closedir(d);
@@ -101,7 +99,7 @@ static Error list_read(const char *models, ListModel **out, size_t *count, Why *
         *out = grown;
         ListModel *m = &grown[(*count)++];
         memset(m, 0, sizeof *m);
-        memcpy(m->name, e->d_name, n - 5);
+        (void)snprintf(m->name, sizeof m->name, "%s", name);
         (void)snprintf(m->path, sizeof m->path, "%s/%s", models, e->d_name);
         list_look(m);
     }

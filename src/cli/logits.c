@@ -15,14 +15,14 @@ enum { LOGITS_TOKENS_MAX = 1 << 20 };
 
 static const OptionId logits_options[] = {OPTION_TOKENS, OPTION_TOP,     OPTION_HASH,
                                           OPTION_JSON,   OPTIONS_ENGINE, OPTION_END};
-static const OptionVerb logits_verb = {
+const OptionVerb logits_verb = {
     .name = "logits",
     .usage = "MODEL --tokens 1,2,3",
     .summary = "Prints the best logits and the log of the sum of exponentials for every position.\n"
                "With --hash also one number that is equal wherever and however the model runs.",
     .examples =
         "  cobord logits qwen2.5-coder-0.5b --tokens 1,2,3 --top 5\n"
-        "  cobord logits model.knot --tokens 1,2,3 --json --hash --stations 3 --memory 128M\n",
+        "  cobord logits model.knot --tokens 1,2,3 --json --hash --stations 3\n",
     .options = logits_options,
     .operands_min = 1,
     .operands_max = 1,

@@ -13,7 +13,7 @@
 
 static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,   OPTION_THREADS, OPTION_ISA,
                                         OPTIONS_DRAFT,  OPTIONS_TLS, OPTION_END};
-static const OptionVerb node_verb = {
+const OptionVerb node_verb = {
     .name = "node",
     .usage = "--cluster FILE --id ID",
     .summary =

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "cli/complain.h"
+#include "cli/options_help.h"
 #include "cli/options_table.h"
+#include "host/near.h"
 #include "host/places.h"
 
 #define COUNT_MAX UINT32_MAX
@@ -366,7 +368,7 @@ static int options_refuse(const OptionSpec *spec, const char *where, const char 
 
 /* ---- variables and the config file ---- */
 
-static void options_variable(char *out, size_t bytes, const OptionSpec *spec)
+void options_variable(char *out, size_t bytes, const OptionSpec *spec)
 {
     (void)snprintf(out, bytes, "COBORD_%s", spec->name);
     for (char *p = out; *p; p++) *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
@@ -505,39 +507,20 @@ static bool options_takes(const OptionVerb *verb, OptionId id)
     return false;
 }
 
-bool options_near(const char *a, const char *b)
-{
-    size_t m = strlen(a), n = strlen(b);
-    if (m > 31 || n > 31 || m < 2) return false;
-    if (strncmp(a, b, m) == 0) return true;
-    /* Levenshtein distance of at most 2, and less than half of the name. */
-    unsigned row[32];
-    for (unsigned j = 0; j <= n; j++) row[j] = j;
-    for (unsigned i = 1; i <= m; i++) {
-        unsigned diagonal = row[0];
-        row[0] = i;
-        for (unsigned j = 1; j <= n; j++) {
-            unsigned above = row[j];
-            unsigned best = diagonal + (a[i - 1] != b[j - 1]);
-            if (above + 1 < best) best = above + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            diagonal = above;
-            row[j] = best;
-        }
-    }
-    return row[n] <= 2 && row[n] * 2 < n;
-}
-
 static int options_unknown(const OptionVerb *verb, const char *flag)
 {
     size_t length = strcspn(flag, "=");
     const char *near = NULL;
-    char name[32];
+    unsigned least = NEAR_FAR;
+    char name[NEAR_NAME_BYTES];
     (void)snprintf(name, sizeof name, "%.*s", (int)(length > 2 ? length - 2 : 0),
                    length > 2 ? flag + 2 : "");
-    for (const OptionId *o = verb->options; *o != OPTION_END; o++)
-        if (options_takes(verb, *o) && options_near(name, options_table[*o].name))
-            near = options_table[*o].name;
+    for (const OptionId *o = verb->options; *o != OPTION_END; o++) {
+        unsigned distance = near_distance(name, options_table[*o].name);
+        if (!options_takes(verb, *o) || distance >= least) continue;
+        least = distance;
+        near = options_table[*o].name;
+    }
     if (near)
         return complain_usage(
             "unknown flag: %.*s: `cobord %s` does not take it. Did you mean --%s?", (int)length,

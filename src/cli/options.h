@@ -111,11 +111,12 @@ typedef enum OptionId {
 typedef struct OptionVerb {
     const char *name;
     const char *usage;       /* what follows `cobord NAME`: "MODEL [PROMPT]" */
-    const char *summary;     /* one or more sentences under the usage line */
+    const char *summary;     /* what it is for: paragraphs, with an empty line between */
     const char *examples;    /* lines of two leading spaces, each with its '\n' */
     const OptionId *options; /* ended by OPTION_END */
     unsigned operands_min, operands_max;
-    const char *operand_names; /* of the missing one: "MODEL" or "IN.gguf" */
+    const char *operand_names; /* of the missing one: "MODEL" or "IN.gguf"; what completion offers */
+    const char *exits;         /* lines of exit codes in place of the usual ones; NULL: those */
 } OptionVerb;
 
 enum { OPTIONS_OPERANDS_MAX = 8, OPTIONS_TEXTS_MAX = 8 };
@@ -177,9 +178,6 @@ bool options_parse_size(const char *text, uint64_t *out);
 /* Parses "1,2,3" with each number at most `limit`. Result  how many, or -1 when the text is no such
  * list; `out` may be NULL to count them. */
 long options_parse_list(const char *text, uint64_t limit, uint32_t *out, long out_max);
-
-/* Whether one of two names is probably meant to be the other. */
-bool options_near(const char *a, const char *b);
 
 /* Prints text from outside with control characters as \xNN. */
 void options_print_safely(FILE *out, const char *text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One row of the table of settings; shared by its readers (options.c) and its explainer
- * (options_help.c). */
+/* One row of the table of settings; shared by its readers (options.c) and its explainers
+ * (options_help.c, settings.c, man.c, completion.c). */
 #ifndef COBORD_CLI_OPTIONS_TABLE_H
 #define COBORD_CLI_OPTIONS_TABLE_H
 
@@ -36,7 +36,7 @@ typedef struct OptionSpec {
 
 extern const OptionSpec options_table[OPTIONS_COUNT];
 
-/* Prints what `cobord VERB --help` prints. */
-void options_help(const OptionVerb *verb);
+/* The name of its variable: COBORD_CACHE_TYPE. */
+void options_variable(char *out, size_t bytes, const OptionSpec *spec);
 
 #endif

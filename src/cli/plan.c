@@ -16,7 +16,7 @@
 
 static const OptionId plan_options[] = {OPTION_WORKERS, CLUSTER_PLAN_OPTIONS, OPTION_HOSTS,
                                         OPTION_OUTPUT,  OPTION_JSON,          OPTION_END};
-static const OptionVerb plan_verb = {
+const OptionVerb plan_verb = {
     .name = "plan",
     .usage = "MODEL --memory 128M [--workers N | --stations N --shards M] [-o CLUSTER.json]",
     .summary =

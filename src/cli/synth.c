@@ -16,7 +16,7 @@ enum { SYNTH_ARENA_BYTES = 56 << 20, SYNTH_ROWS_AT_ONCE = 16 };
 
 static const OptionId synth_options[] = {OPTION_SHAPE, OPTION_OUTPUT, OPTION_SEED,
                                          OPTION_KNOT_VERSION, OPTION_END};
-static const OptionVerb synth_verb = {
+const OptionVerb synth_verb = {
     .name = "synth",
     .usage = "--shape NAME -o OUT.knot",
     .summary =

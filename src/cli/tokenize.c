@@ -13,7 +13,7 @@
 #include "host/open_model.h"
 
 static const OptionId tokenize_options[] = {OPTION_JSON_LINES, OPTION_END};
-static const OptionVerb tokenize_verb = {
+const OptionVerb tokenize_verb = {
     .name = "tokenize",
     .usage = "MODEL [--json-lines] < TEXT",
     .summary = "Prints the token ids of standard input as one line, separated by commas. With "

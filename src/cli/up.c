@@ -30,7 +30,7 @@
 static const OptionId up_options[] = {
     CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS, OPTION_ISA,  OPTION_CLUSTER,
     OPTION_DIR,           OPTION_CGROUP,  OPTIONS_DRAFT,  OPTIONS_TLS, OPTION_END};
-static const OptionVerb up_verb = {
+const OptionVerb up_verb = {
     .name = "up",
     .usage = "MODEL [--stations 2 --shards 8 --memory 128M] | --cluster FILE",
     .summary =

@@ -13,7 +13,7 @@
 #include "host/stop.h"
 
 static const OptionId verify_options[] = {OPTION_END};
-static const OptionVerb verify_verb = {
+const OptionVerb verify_verb = {
     .name = "verify",
     .usage = "FILE.knot",
     .summary = "Checks a knot: its header, every range, every hash, the padding, the tokenizer. "

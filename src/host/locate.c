@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "host/near.h"
 #include "host/places.h"
 #include "host/pull.h"
 #include "host/zoo.h"
@@ -100,6 +101,20 @@ Error locate_kind(const char *model, LocateKind *kind, char *name, size_t name_b
     return OK;
 }
 
+/* ---- Names that are none ---- */
+
+Error locate_unknown(const char *model, Why *why)
+{
+    const char *near = near_model(model);
+    if (near)
+        return error_why(why, ERR_NOT_FOUND,
+                         "there is neither a file nor a model of this name: %s. Did you mean %s?",
+                         model, near);
+    return error_why(why, ERR_NOT_FOUND,
+                     "there is neither a file nor a model of this name: %s. See `cobord list`",
+                     model);
+}
+
 /* ---- GGUF files by path ---- */
 
 static Error locate_state_add(HashStream64 *hash, const char *path, Why *why)
@@ -178,7 +193,10 @@ static Error locate_path(const char *given, const Tell *tell, char *path, size_t
 {
     struct stat state;
     uint8_t head[512];
-    if (stat(given, &state) != 0) return places_system_error(errno, given, why);
+    if (stat(given, &state) != 0) {
+        bool name = errno == ENOENT && !strchr(given, '/') && near_model(given);
+        return name ? locate_unknown(given, why) : places_system_error(errno, given, why);
+    }
     if (S_ISDIR(state.st_mode))
         return error_why(why, ERR_FORMAT, "%s is a directory. Give the .gguf or .knot file in it.",
                          given);
@@ -206,10 +224,7 @@ static Error locate_path(const char *given, const Tell *tell, char *path, size_t
 
 static Error locate_missing(const char *model, LocateKind kind, Why *why)
 {
-    if (kind == LOCATE_CACHED)
-        return error_why(why, ERR_NOT_FOUND,
-                         "there is neither a file nor a model of this name: %s. See `cobord list`",
-                         model);
+    if (kind == LOCATE_CACHED) return locate_unknown(model, why);
     return error_why(why, ERR_NOT_FOUND, "%s is not here yet: run `cobord pull %s`", model, model);
 }
 

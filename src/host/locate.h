@@ -24,6 +24,9 @@
 MUST_CHECK Error locate_model(const char *model, bool may_pull, const Tell *tell, char *path,
                               size_t path_bytes, Why *why);
 
+/* That there is no such model, and which was probably meant. Result  ERR_NOT_FOUND. */
+MUST_CHECK Error locate_unknown(const char *model, Why *why);
+
 typedef enum LocateKind { LOCATE_ZOO, LOCATE_URL, LOCATE_CACHED, LOCATE_PATH } LocateKind;
 
 /* Which of them it is, without looking whether it is there; `name` (PLACES_NAME_BYTES) is that of

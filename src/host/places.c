@@ -98,6 +98,16 @@ Error places_models(char *out, size_t out_bytes, Why *why)
     return OK;
 }
 
+bool places_model_name(const char *file, char name[PLACES_NAME_BYTES])
+{
+    size_t n = strlen(file);
+    if (file[0] == '.' || n < 6 || n - 5 >= PLACES_NAME_BYTES) return false;
+    if (strcmp(file + n - 5, ".knot") != 0) return false;
+    memcpy(name, file, n - 5);
+    name[n - 5] = 0;
+    return true;
+}
+
 static int places_remove_one(const char *path, const struct stat *state, int type, struct FTW *at)
 {
     (void)state;

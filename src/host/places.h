@@ -12,6 +12,7 @@
 #ifndef COBORD_HOST_PLACES_H
 #define COBORD_HOST_PLACES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -27,6 +28,9 @@ const char *places_hub_token(void);
 /* The models directory, made when it is not there. Errors  ERR_IO (names the path), ERR_NO_SPACE,
  * ERR_TOO_LARGE. */
 MUST_CHECK Error places_models(char *out, size_t out_bytes, Why *why);
+
+/* Whether a file of that directory is a model that is ready; `name` gets what it is called. */
+bool places_model_name(const char *file, char name[PLACES_NAME_BYTES]);
 
 /* What outlives a run and is no cache: ${XDG_STATE_HOME:-~/.local/state}/cobord/NAME. Out  "" without a home. */
 void places_state(char *out, size_t out_bytes, const char *name);

@@ -17,6 +17,7 @@
 #include "host/fetch.h"
 #include "host/knot_file.h"
 #include "host/locate.h"
+#include "host/near.h"
 #include "host/packages.h"
 #include "host/places.h"
 #include "host/sha256.h"
@@ -412,9 +413,7 @@ static Error pull_run(Pull *p, char *knot_path, size_t path_bytes)
     TRY(locate_kind(p->model, &kind, p->name, sizeof p->name, p->why));
     if (kind == LOCATE_PATH)
         return locate_model(p->model, false, p->tell, knot_path, path_bytes, p->why);
-    if (kind == LOCATE_CACHED)
-        return error_why(p->why, ERR_NOT_FOUND,
-                         "there is no model %s in the zoo. See: cobord list.", p->model);
+    if (kind == LOCATE_CACHED) return locate_unknown(p->model, p->why);
     TRY(pull_set_source(p));
     TRY(pull_paths(p, p->name));
     TRY(pull_lock(p));
@@ -502,7 +501,9 @@ Error pull_remove(const char *name, Why *why)
     *p = (Pull){.why = why ? why : &own, .model = name, .lock = -1};
     LocateKind kind;
     Error error = locate_kind(name, &kind, p->name, sizeof p->name, p->why);
-    if (error == OK && kind == LOCATE_PATH)
+    if (error == OK && kind == LOCATE_PATH && !strchr(name, '/') && near_model(name))
+        error = locate_unknown(name, p->why);
+    else if (error == OK && kind == LOCATE_PATH)
         error = error_why(p->why, ERR_USAGE,
                           "%s is a path: rm removes models of the cache by their name.", name);
     if (error == OK) error = pull_remove_run(p);

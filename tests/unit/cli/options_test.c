@@ -294,17 +294,6 @@ static void the_table_is_whole(void **state)
     }
 }
 
-static void near_names(void **state)
-{
-    (void)state;
-    assert_true(options_near("bnech", "bench"));
-    assert_true(options_near("tok", "tokenize"));
-    assert_true(options_near("max-token", "max-tokens"));
-    assert_false(options_near("serve", "bench"));
-    assert_false(options_near("x", "rm"));
-    assert_false(options_near("go", "rm"));
-}
-
 static void exit_codes(void **state)
 {
     (void)state;
@@ -349,7 +338,6 @@ int main(void)
         cmocka_unit_test(faults_of_the_config_file_name_the_line),
         cmocka_unit_test(help_shows_every_flag),
         cmocka_unit_test(the_table_is_whole),
-        cmocka_unit_test(near_names),
         cmocka_unit_test(exit_codes),
         cmocka_unit_test(bytes_are_printed_short),
     };
