@@ -2,7 +2,8 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all prepare demo test test-short test-workers test-long asan gcc wasm arm64 fuzz bench bench-wasm clean
+.PHONY: all prepare demo test test-short test-workers test-long asan gcc wasm arm64 fuzz bench bench-wasm clean \
+    install uninstall deb
 
 all: ; @scripts/build default $(JOBS) cobord
 
@@ -13,6 +14,7 @@ demo: ; @scripts/demo
 # Everything; the last lines are ctest's summary of the main tree.
 test: prepare
 	@scripts/prepare arm64 && scripts/arm64-sysroot >/dev/null || echo 'make: arm64 tests are left out'
+	@scripts/prepare package || echo 'make: tests of packages and units are left out'
 	@scripts/build default $(JOBS)
 	@scripts/build asan $(JOBS)
 	@(cd build-asan && ctest -L unit -j $(JOBS) --output-on-failure); sanitized=$$?; \
@@ -36,6 +38,21 @@ test-long: test
 	@scripts/build tsan $(JOBS)
 	@cd build-tsan && ctest -L unit -j $(JOBS) --output-on-failure
 	@$(MAKE) fuzz FUZZ_SECONDS=600
+
+# Below $(DESTDIR)$(PREFIX): program, page of the manual, completions, units, library, documentation.
+PREFIX ?= /usr/local
+install: package-parts
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install build
+
+uninstall:
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/install --remove build
+
+# build/cobord_VERSION_amd64.deb and those of the library.
+deb: package-parts
+	@scripts/deb build
+
+.PHONY: package-parts
+package-parts: ; @scripts/build default $(JOBS) package-parts
 
 asan gcc: ; @scripts/build $@ $(JOBS)
 

@@ -11,8 +11,8 @@
 #include "host/memory.h"
 #include "host/node.h"
 
-static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,   OPTION_THREADS, OPTION_ISA,
-                                        OPTIONS_DRAFT,  OPTIONS_TLS, OPTION_END};
+static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,      OPTION_THREADS, OPTION_ISA,
+                                        OPTIONS_DRAFT,  OPTION_JOURNAL, OPTIONS_TLS,    OPTION_END};
 const OptionVerb node_verb = {
     .name = "node",
     .usage = "--cluster FILE --id ID",
@@ -55,6 +55,7 @@ static int run(const Options *o, const char *path, const char *id)
     NodeOptions options = {.threads = (uint32_t)options_count(o, OPTION_THREADS),
                            .isa_given = true,
                            .version = COBORD_VERSION,
+                           .journal = options_text(o, OPTION_JOURNAL),
                            .certificate_file = tls.certificate,
                            .certificate_key_file = tls.key,
                            .tell = progress_tell(),

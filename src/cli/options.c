@@ -162,7 +162,7 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
     [OPTION_JOURNAL] =
         {"journal", 0, OPTION_TEXT, "FILE",
          "where streams are remembered for an hour, to be resumed after a restart; none: "
-         "nowhere (default: ~/.local/state/cobord/journal.db)",
+         "nowhere (default: ~/.local/state/cobord/journal.db; of a node: beside the cluster file)",
          NULL, 0, 0, NULL, 0},
     [OPTION_DRAFT] =
         {"draft", 0, OPTION_TEXT, "MODEL",

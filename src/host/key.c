@@ -29,6 +29,15 @@ static Error check(const char *path, const char *key, size_t bytes, Why *why)
     return OK;
 }
 
+/* A group that may read what belongs to somebody else: that is how this process reads it at all, a
+ * secret that was mounted. */
+static bool is_open_to_others(const struct stat *about)
+{
+    mode_t others = S_IRWXO | S_IWGRP | S_IXGRP;
+    if (about->st_uid == geteuid()) others |= S_IRGRP;
+    return about->st_mode & others;
+}
+
 Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *warning, Why *why)
 {
     struct stat about;
@@ -50,7 +59,7 @@ Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *warning, Why 
     TRY(check(path, text, bytes, why));
     memcpy(out, text, bytes);
     out[bytes] = '\0';
-    if (about.st_mode & (S_IRWXG | S_IRWXO))
+    if (is_open_to_others(&about))
         return error_why(warning, OK,
                          "others may read %s: chmod 600 keeps the cluster key a secret", path);
     return OK;

@@ -29,6 +29,7 @@ typedef struct NodeOptions {
     uint32_t drafts;
     const char *draft; /* of a coordinator: who guesses for it (host/draft_model.h); NULL: nobody */
     uint64_t draft_memory_bytes; /* 0: three quarters of what its plan leaves of the budget */
+    const char *journal;         /* of a coordinator; NULL: beside the cluster file; "none": none */
     const char *certificate_file, *certificate_key_file; /* of a coordinator's API, in place of the
                                                           * file's; NULL: those of the file */
 } NodeOptions;

@@ -36,13 +36,16 @@ static void announce(const Node *node, const ClusterFile *c)
     node_announce(node, what);
 }
 
-/* Beside the cluster file. A journal that cannot be had costs resuming, not serving. */
+/* A journal that cannot be had costs resuming, not serving. */
 static Journal *open_journal(const Node *node)
 {
-    char path[NODE_PATH_BYTES];
+    char beside[NODE_PATH_BYTES];
+    const char *given = node->options->journal, *path = given ? given : beside;
     Journal *journal = NULL;
     Why why = {{0}};
-    Error error = node_path(node->cluster_path, "journal.db", path, &why);
+    if (given && strcmp(given, "none") == 0) return NULL;
+    Error error = OK;
+    if (!given) error = node_path(node->cluster_path, "journal.db", beside, &why);
     if (error == OK) error = journal_open(path, node->cluster->knot_id, &journal, &why);
     if (error == OK) return journal;
     fprintf(stderr, "cobord: %s: streams cannot be resumed after a restart: %s\n", node->self->id,

@@ -76,6 +76,25 @@ static void others_may_not_read_it(void **state)
     }
 }
 
+static void the_group_of_a_mounted_secret_may_read_it(void **state)
+{
+    (void)state;
+    char key[KEY_BYTES_MAX + 1];
+    Why warning, why;
+    if (geteuid() != 0) skip(); /* only root gives files away */
+    static const struct {
+        mode_t mode;
+        bool warns;
+    } cases[] = {{0440, false}, {0640, false}, {0444, true}, {0660, true}};
+    for (size_t i = 0; i < 4; i++) {
+        write_file("abcdefgh", 8, cases[i].mode);
+        assert_int_equal(chown(path, 1, 0), 0);
+        assert_int_equal(key_read(path, key, &warning, &why), OK);
+        assert_int_equal(strstr(warning.text, "chmod 600") != NULL, cases[i].warns);
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
 static void a_made_key_is_new_and_private(void **state)
 {
     (void)state;
@@ -101,6 +120,7 @@ int main(void)
         cmocka_unit_test(one_newline_does_not_count),
         cmocka_unit_test(what_is_no_key),
         cmocka_unit_test(others_may_not_read_it),
+        cmocka_unit_test(the_group_of_a_mounted_secret_may_read_it),
         cmocka_unit_test(a_made_key_is_new_and_private),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
