@@ -366,6 +366,18 @@ static int options_refuse(const OptionSpec *spec, const char *where, const char 
     return complain_usage("bad value: %s: '%.200s' is not %s.", where, text, allowed);
 }
 
+Error options_change(Options *o, OptionId id, const char *text, Why *why)
+{
+    const OptionSpec *spec = &options_table[id];
+    OptionValue value = {.given = true, .text = text, .where = spec->name};
+    char allowed[160];
+    options_allowed(allowed, sizeof allowed, spec);
+    if (!options_parse(spec, text, &value))
+        return error_why(why, ERR_USAGE, "%s: '%.*s' is not %s.", spec->name, 80, text, allowed);
+    o->values[id] = value;
+    return OK;
+}
+
 /* ---- variables and the config file ---- */
 
 void options_variable(char *out, size_t bytes, const OptionSpec *spec)

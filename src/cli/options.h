@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/error.h"
+
 typedef enum OptionId {
     OPTION_END = 0, /* ends a verb's list */
     /* run serve up bench logits: see OPTIONS_ENGINE */
@@ -142,30 +144,21 @@ typedef struct Options {
  * `*exit_code`. Texts point into argv, the environment and a static copy of the config file. */
 bool options_read(Options *out, const OptionVerb *verb, int argc, char **argv, int *exit_code);
 
-static inline bool options_given(const Options *o, OptionId id)
-{
-    return o->values[id].given;
-}
+static inline bool options_given(const Options *o, OptionId id) { return o->values[id].given; }
 /* Sizes in bytes, counts, and for a choice its place in the table's list. */
-static inline uint64_t options_count(const Options *o, OptionId id)
-{
-    return o->values[id].count;
-}
+static inline uint64_t options_count(const Options *o, OptionId id) { return o->values[id].count; }
 static inline bool options_switch(const Options *o, OptionId id)
 {
     return o->values[id].count != 0;
 }
-static inline double options_number(const Options *o, OptionId id)
-{
-    return o->values[id].number;
-}
-static inline const char *options_text(const Options *o, OptionId id)
-{
-    return o->values[id].text;
-}
+static inline double options_number(const Options *o, OptionId id) { return o->values[id].number; }
+static inline const char *options_text(const Options *o, OptionId id) { return o->values[id].text; }
 /* How an error should call the option: "--memory", "COBORD_MEMORY". The flag when it was not given.
  */
 const char *options_where(const Options *o, OptionId id);
+
+/* Changes one setting while the verb runs; `text` stays. Errors  ERR_USAGE, with what it may be. */
+MUST_CHECK Error options_change(Options *o, OptionId id, const char *text, Why *why);
 
 /* The value of a setting outside any verb: from its variable, the config file or the table's
  * default. NULL when there is none. For the host's ports: cache directory, hub. */
