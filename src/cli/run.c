@@ -21,7 +21,8 @@ static const OptionId run_options[] = {OPTION_SYSTEM,   OPTION_RAW,    OPTION_ES
 const OptionVerb run_verb = {
     .name = "run",
     .usage = "MODEL [PROMPT]",
-    .summary = "Answers PROMPT (or standard input), or starts a chat at the terminal.\n"
+    .summary = "Answers PROMPT (or standard input), or starts a chat at the terminal, where /help "
+               "shows what there is.\n"
                "--temperature 0, or a --seed, gives the same text on every machine and topology.",
     .examples = "  cobord run qwen2.5-coder-1.5b \"Write a C function that reverses a string.\"\n"
                 "  cobord run qwen2.5-coder-1.5b --memory 128M --max-tokens 200 < question.txt\n"

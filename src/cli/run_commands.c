@@ -11,6 +11,7 @@
 #include "cli/run_chat.h"
 #include "cli/run_save.h"
 #include "host/memory.h"
+#include "host/near.h"
 #include "host/places.h"
 
 typedef Error Command(RunChat *c, const char *argument, Why *why);
@@ -177,12 +178,16 @@ static void show_settings(const RunChat *c)
 /* "top_p" is top-p; OPTION_END: none. */
 static OptionId find_setting(char *name, const char **near)
 {
+    unsigned least = NEAR_FAR;
     *near = NULL;
     for (char *p = name; *p; p++)
         if (*p == '_') *p = '-';
     for (const OptionId *id = settable; *id != OPTION_END; id++) {
         if (strcmp(options_table[*id].name, name) == 0) return *id;
-        if (options_near(name, options_table[*id].name)) *near = options_table[*id].name;
+        unsigned distance = near_distance(name, options_table[*id].name);
+        if (distance >= least) continue;
+        least = distance;
+        *near = options_table[*id].name;
     }
     return OPTION_END;
 }
@@ -324,11 +329,13 @@ static Error do_stats(RunChat *c, const char *argument, Why *why)
 static Error unknown(const char *name)
 {
     const char *near = NULL;
-    for (const char *const *n = run_commands_names(); *n; n++)
-        if (options_near(name, *n)) {
-            near = *n;
-            break;
-        }
+    unsigned least = NEAR_FAR;
+    for (const char *const *n = run_commands_names(); *n; n++) {
+        unsigned distance = near_distance(name + 1, *n + 1);
+        if (distance >= least) continue;
+        least = distance;
+        near = *n;
+    }
     if (near) run_chat_note("there is no %s. Did you mean %s?", name, near);
     else run_chat_note("there is no %s. /help shows what there is", name);
     return OK;

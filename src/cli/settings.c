@@ -27,7 +27,8 @@ const SettingsNote settings_variables[] = {
     {"COBORD_REDIS_PASSWORD", "password of a Redis that wardens keep rows in"},
     {"XDG_CACHE_HOME, XDG_CONFIG_HOME, XDG_STATE_HOME",
      "in place of ~/.cache, ~/.config and ~/.local/state"},
-    {"NO_COLOR", "not empty: no colours, whatever standard output is"},
+    {"NO_COLOR", "not empty: no colours, whatever the output is"},
+    {"CLICOLOR_FORCE", "not empty and not 0: colours in files and pipes too"},
     {NULL, NULL}};
 
 const SettingsNote settings_files[] = {
@@ -35,6 +36,7 @@ const SettingsNote settings_files[] = {
     {"~/.cache/cobord/models/NAME.knot", "a model that is ready (see: cobord list)"},
     {"~/.cache/cobord/models/.NAME.pull/", "a download that is under way or was stopped: cobord "
                                            "pull NAME goes on with it, cobord rm NAME removes it"},
+    {"~/.local/state/cobord/history", "what was typed in chats; removed, it starts anew"},
     {"~/.local/state/cobord/journal.db", "answers under way, to be resumed after a restart"},
     {"~/.local/state/cobord/up-XXXXXX/", "cluster file, key and logs of a cobord up without --dir"},
     {NULL, NULL}};
