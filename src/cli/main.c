@@ -8,6 +8,7 @@
 #include "cli/paint.h"
 #include "cli/settings.h"
 #include "cli/verbs.h"
+#include "host/file_guard.h"
 
 static int main_unknown(const char *name)
 {
@@ -64,6 +65,7 @@ static void main_hold_streams(void)
 int main(int argc, char **argv)
 {
     main_hold_streams();
+    file_guard_install();
     int code = main_run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {

@@ -100,6 +100,11 @@ static size_t describe(void *engine, char *out, size_t room)
     return fleet_whole_describe(&whole, out, room);
 }
 
+static bool ready(void *engine, Why *why)
+{
+    return engine_ready(((Process *)engine)->engine, why) == OK;
+}
+
 static void announce(const Listen *listen, bool tls, const char *name, const Plan *plan,
                      uint32_t slots)
 {
@@ -137,7 +142,8 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
                              .step = step,
                              .hops = hops,
                              .begin_hops = begin_hops,
-                             .describe = describe},
+                             .describe = describe,
+                             .ready = ready},
                   .journal = journal_from(o, session->model.file.knot.id)},
     };
     engine_keep_pace(session->engine);

@@ -402,6 +402,8 @@ void engine_keep_pace(Engine *e)
     pace_start(&e->pace, e->coordinator);
 }
 
+Error engine_ready(const Engine *e, Why *why) { return knot_file_intact(&e->model->file, why); }
+
 Coordinator *engine_coordinator(Engine *e) { return e->coordinator; }
 
 /* --- Scores --- */

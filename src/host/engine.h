@@ -52,6 +52,8 @@ double engine_large_pages(const Engine *e);
 /* ---- Answers: the coordinator's frames, carried out. A slot is one conversation, 0 .. slots - 1. */
 
 Coordinator *engine_coordinator(Engine *e);
+/* Errors  those of knot_file_intact: nothing can be answered any more. Thread  any. */
+MUST_CHECK Error engine_ready(const Engine *e, Why *why);
 /* Carries out one frame; *events are valid until the next step. `why` explains an event with an error.
  * Result  false when no slot is active. Thread  the engine's. */
 bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Why *why);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "host/file_guard.h"
 #include "host/file_reader.h"
 
 enum { PAGE_BYTES = 4096 };
@@ -77,10 +78,16 @@ static Error knot_file_map(KnotFile *f, uint64_t file_bytes, Why *why)
     if (map == MAP_FAILED)
         return error_why(why, ERR_IO, "cannot map the file: %s", strerror(errno));
     f->map = map;
+    f->guard = file_guard_add(map, (size_t)file_bytes, f->descriptor);
 #ifdef MADV_HUGEPAGE
     (void)madvise(map, (size_t)file_bytes, MADV_HUGEPAGE); /* without it the same, only slower */
 #endif
     return OK;
+}
+
+static int64_t modified_ns(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
 static Error knot_file_start(const char *path, KnotFile *f, Why *why)
@@ -89,7 +96,7 @@ static Error knot_file_start(const char *path, KnotFile *f, Why *why)
     TRY(file_reader_open(path, "a knot", &f->descriptor, &st, why));
     f->inode = (uint64_t)st.st_ino;
     f->device = (uint64_t)st.st_dev;
-    f->modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    f->modified_ns = modified_ns(&st);
     TRY(knot_file_parse(f, path, (uint64_t)st.st_size, why));
     return knot_file_map(f, (uint64_t)st.st_size, why);
 }
@@ -109,11 +116,25 @@ Error knot_file_open(const char *path, KnotFile *out, Why *why)
 /* A zeroed KnotFile holds nothing: its descriptor 0 is not ours. */
 void knot_file_close(KnotFile *f)
 {
+    if (f->map) file_guard_remove(f->guard);
     if (f->map && f->descriptor >= 0) (void)close(f->descriptor);
     if (f->reserved) (void)munmap(f->reserved, f->reserved_bytes);
     free(f->header_memory);
     memset(f, 0, sizeof *f);
     f->descriptor = -1;
+}
+
+Error knot_file_intact(const KnotFile *f, Why *why)
+{
+    struct stat st;
+    bool lost = file_guard_lost(f->guard) || fstat(f->descriptor, &st) != 0;
+    if (!lost && (uint64_t)st.st_size >= f->knot.file_bytes &&
+        (f->grows || modified_ns(&st) == f->modified_ns))
+        return OK;
+    return error_why(why, ERR_IO,
+                     "the model's file was %s while it was in use: put it back and start again",
+                     lost || (uint64_t)st.st_size < f->knot.file_bytes ? "cut short or unreadable"
+                                                                       : "written to");
 }
 
 void knot_file_drop(const KnotFile *f, uint64_t offset, uint64_t bytes)

@@ -4,8 +4,8 @@
  *
  * The mapping starts at a 2 MiB-aligned address and is advised to use huge pages. Pages are paid
  * for when touched and given back by knot_file_drop: whoever reads weights drops them behind a
- * cursor, so that resident memory is the window and not the file. The file must not be shortened
- * while it is mapped. */
+ * cursor, so that resident memory is the window and not the file. A file that changes while it is
+ * mapped is noticed: knot_file_intact. */
 #ifndef COBORD_HOST_KNOT_FILE_H
 #define COBORD_HOST_KNOT_FILE_H
 
@@ -24,12 +24,18 @@ typedef struct KnotFile {
     Knot knot;
     uint64_t inode, device;
     int64_t modified_ns;
+    int guard;  /* file_guard.h */
+    bool grows; /* its user writes into it: when it was modified says nothing */
 } KnotFile;
 
 /* Opens, maps, parses; reads the header only. Errors  those of knot_parse, ERR_IO, ERR_NOT_FOUND,
  * ERR_FORMAT for what is no regular file. Owner  knot_file_close. */
 MUST_CHECK Error knot_file_open(const char *path, KnotFile *out, Why *why);
 void knot_file_close(KnotFile *file);
+
+/* Whether the bytes read so far were the file's: it was not shortened, written to or unreadable since it was
+ * opened. One system call. Errors  ERR_IO, from then on every time. Thread  any. */
+MUST_CHECK Error knot_file_intact(const KnotFile *file, Why *why);
 
 /* Address of a payload offset. */
 static inline const uint8_t *knot_file_payload(const KnotFile *file, uint64_t offset)

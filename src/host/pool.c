@@ -242,6 +242,7 @@ static int pool_start_thread(Pool *pool, uint32_t index)
     /* Signals are the main thread's: it is the one that looks at stop_asked. */
     sigset_t all, old;
     (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS); /* of the thread that meets it: file_guard.h */
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     PoolThread *t = &pool->threads[index];
     *t = (PoolThread){.pool = pool, .worker = index + 1};

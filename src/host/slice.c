@@ -284,6 +284,7 @@ static bool try_kept(Slice *s)
     if (fd < 0) return false;
     if (note_is_right(s, fd) && open_descriptor(fd, &s->file, &why) == OK) {
         s->writable = fd;
+        s->file.grows = true;
         s->from = SLICE_KEPT;
         for (uint32_t i = 0; i < s->target_count; i++)
             if (s->targets[i].whole) s->done[s->targets[i].tensor - s->index.knot.tensors] = 1;
@@ -388,6 +389,7 @@ static Error make_new(Slice *s, Why *why)
     TRY(slice_fill_fetch(s, why));
     if (!fits) TRY(commit_disk(s, why));
     TRY(open_descriptor(s->writable, &s->file, why));
+    s->file.grows = true;
     if (fits) collapse(s);
     return OK;
 }

@@ -56,7 +56,7 @@ Error worker_read_floor(Worker *w, Station *s, Why *why)
         TRY(block_dequantize_row(t->type, weights_tile(&w->weights, t->offset, t->bytes), t->cols,
                                  to, why));
     }
-    return OK;
+    return knot_file_intact(w->weights.file, why);
 }
 
 static Error check_cancelled(const Worker *w, Why *why)
@@ -78,7 +78,7 @@ Error worker_run_station(Worker *w, Station *s, const StationFrame *frame, Why *
                              why));
             break;
         case STATION_EVICT: weights_phase_evicted(&w->weights); break;
-        case STATION_DONE: return OK;
+        case STATION_DONE: return knot_file_intact(w->weights.file, why);
         }
     }
 }
@@ -88,5 +88,5 @@ Error worker_run_shard(Worker *w, Shard *s, Why *why)
     ShardWish wish;
     for (shard_next(s, &wish); wish.kind != SHARD_DONE; shard_next(s, &wish))
         TRY(shard_give(s, weights_tile(&w->weights, wish.offset, wish.bytes), &w->parallel, why));
-    return OK;
+    return knot_file_intact(w->weights.file, why);
 }

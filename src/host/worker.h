@@ -28,11 +28,12 @@ MUST_CHECK Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_b
                               uint64_t window_bytes, uint32_t threads, Why *why);
 void worker_stop(Worker *w);
 
-/* Reads a station's resident vectors. Errors  ERR_TYPE. */
+/* Reads a station's resident vectors. Errors  ERR_TYPE, those of knot_file_intact. */
 MUST_CHECK Error worker_read_floor(Worker *w, Station *s, Why *why);
-/* Takes a frame through a station. Errors  those of station_begin and station_give, ERR_CANCELLED. */
+/* Takes a frame through a station. Errors  those of station_begin and station_give, ERR_CANCELLED, those of
+ * knot_file_intact: what is in the station's cache then is not to be used any more. */
 MUST_CHECK Error worker_run_station(Worker *w, Station *s, const StationFrame *frame, Why *why);
-/* Carries out what was begun on a shard. Errors  those of shard_give. */
+/* Carries out what was begun on a shard. Errors  those of shard_give and knot_file_intact. */
 MUST_CHECK Error worker_run_shard(Worker *w, Shard *s, Why *why);
 
 #endif

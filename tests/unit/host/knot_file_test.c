@@ -18,6 +18,7 @@
 
 #include "../knot/tiny_gguf.h"
 #include "host/encode_file.h"
+#include "host/file_guard.h"
 #include "host/file_writer.h"
 #include "host/knot_file.h"
 #include "host/stop.h"
@@ -323,6 +324,41 @@ static void the_check_is_done_once_per_file(void **state)
     free(bytes);
 }
 
+static void a_change_is_noticed(void **state)
+{
+    (void)state;
+    size_t count;
+    Why why = {""};
+    KnotFile f;
+    uint8_t *bytes = read_file(golden("tiny-v2.knot"), &count);
+    const char *path = in_folder("changed.knot");
+    write_file(path, bytes, count);
+    file_guard_install();
+    assert_int_equal(knot_file_open(path, &f, &why), OK);
+    assert_int_equal(knot_file_intact(&f, &why), OK);
+    /* A user that writes into it itself does not mind; a stranger's write is a fault. */
+    struct timespec later[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    assert_int_equal(utimensat(AT_FDCWD, path, later, 0), 0);
+    f.grows = true;
+    assert_int_equal(knot_file_intact(&f, &why), OK);
+    f.grows = false;
+    assert_int_equal(knot_file_intact(&f, &why), ERR_IO);
+    assert_non_null(strstr(why.text, "written to"));
+    knot_file_close(&f);
+
+    /* Cut short: what was there reads as zeros, and is known to be none. */
+    assert_int_equal(knot_file_open(path, &f, &why), OK);
+    const volatile uint8_t *last = f.map + f.knot.file_bytes - 1;
+    assert_int_equal(truncate(path, 4096), 0);
+    assert_int_equal(*last, 0);
+    assert_int_equal(truncate(path, (off_t)count), 0);
+    f.grows = true;
+    assert_int_equal(knot_file_intact(&f, &why), ERR_IO);
+    assert_non_null(strstr(why.text, "cut short"));
+    knot_file_close(&f);
+    free(bytes);
+}
+
 static void opens_only_knots(void **state)
 {
     (void)state;
@@ -356,6 +392,7 @@ int main(void)
                                        IN_FOLDER(any_flipped_byte_is_found),
                                        IN_FOLDER(names_the_damaged_tensor),
                                        IN_FOLDER(the_check_is_done_once_per_file),
+                                       IN_FOLDER(a_change_is_noticed),
                                        IN_FOLDER(opens_only_knots)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
