@@ -352,13 +352,18 @@ static int signal_fd = -1;
 static const int signal_numbers[] = {SIGINT, SIGTERM, SIGHUP};
 enum { SIGNALS = sizeof signal_numbers / sizeof signal_numbers[0] };
 
+void node_server_stop(void)
+{
+    uint64_t one = 1;
+    signals = 1;
+    if (write(signal_fd, &one, sizeof one) < 0) return; /* it is full of news already */
+}
+
 static void take_signal(int number)
 {
     int saved = errno;
-    uint64_t one = 1;
     if (signals || !serving) _exit(128 + number);
-    signals = 1;
-    if (write(signal_fd, &one, sizeof one) != sizeof one) errno = saved;
+    node_server_stop();
     errno = saved;
 }
 

@@ -67,6 +67,8 @@ const char *node_server_request_header(const NodeRequest *r, const char *name);
 /* The client has left: nobody will read the answer. Thread  any. */
 bool node_server_request_gone(const NodeRequest *r);
 /* Whether SIGINT or SIGTERM has come. Thread  any. */
+/* As if a first SIGTERM had come. Thread  any, and signal handlers. */
+void node_server_stop(void);
 bool node_server_draining(const NodeServer *server);
 
 void node_server_reply(NodeRequest *r, unsigned status, const char *type, const void *bytes,

@@ -41,6 +41,8 @@ void node_work_fail(NodeWork *w, NodeRequest *r, const char *what, Error error, 
     atomic_fetch_add(&w->figures.failures, 1);
     if (is_worth_a_line(w, error)) node_log(w->node, w->range, what, error, why);
     node_server_reply_error(r, error, why);
+    /* Whoever starts it again begins with the file as it is then. */
+    if (error == ERR_IO && knot_file_intact(&w->model.file, NULL) != OK) node_server_stop();
 }
 
 void node_work_configured(NodeWork *w, NodeRequest *r, Error error, const Why *why)
@@ -289,7 +291,7 @@ static Error serve(NodeWork *w, uint32_t threads_default, Why *why)
     w->loaded = true; /* from here on the range is the working thread's */
     node_announce(w->node, range);
     node_server_run(w->server);
-    return OK;
+    return knot_file_intact(&w->model.file, why);
 }
 
 Error node_work_run(NodeWork *w, Node *node, const NodeWorkRole *role, uint32_t threads_default,

@@ -8,8 +8,10 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import threading
 import unittest
 
+import up_test
 from serve_test import CHAT, LONG, Server
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
@@ -59,6 +61,27 @@ class ChangedFileTest(unittest.TestCase):
                 file.seek(60 << 20)
                 file.write(b"\x5a" * 4096)
         self.check(write, "written to")
+
+    def test_processes(self):
+        """Nodes end by themselves, not by a signal, and those that take their places read what was put back."""
+        up = up_test.Up("--stations", "2", "--shards", "2", model=str(self.path))
+        self.addCleanup(up.close)
+        try:
+            text, old = up.ask(), up.nodes()
+            os.truncate(self.path, 20 << 20)
+            result = []
+            asking = threading.Thread(target=lambda: result.append(up.ask()))
+            asking.start()
+            up_test.wait_until(lambda: "cut short" in up.errors())
+            whole = self.path.with_suffix(".new")
+            shutil.copyfile(self.good, whole)
+            os.replace(whole, self.path)
+            asking.join(timeout=120)
+            self.assertEqual(result, [text], up.errors())
+            self.assertNotEqual(up.nodes(), old)
+            self.assertNotIn("signal 7", up.errors())
+        finally:
+            self.assertEqual(up.stop(), 0)
 
 
 if __name__ == "__main__":
