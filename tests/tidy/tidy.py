@@ -312,6 +312,7 @@ def check_docs(root):
             continue
         for match in re.finditer(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
             yield from link_faults(root, path, text, match.group(1))
+        yield from test_faults(root, path, text)
     for path in sorted(set(files(root, TEXT)) | set(scripts(root))):
         if path.startswith(os.path.join("tests", "tidy")):
             continue
@@ -334,6 +335,19 @@ def link_faults(root, path, text, link):
         with open(full, encoding="utf-8") as f:
             if anchor not in set(anchors(f.read())):
                 yield path, line, f"link to {link}: no such heading"
+
+
+def test_faults(root, path, text):
+    """`system/x_test.py` test_a, test_b: names of tests in a file below tests/."""
+    for match in re.finditer(r"`((?:unit|kernel|golden|system|fuzz|sim)/[\w/]+\.(?:c|py))` (\w+(?:, \w+)*)", text):
+        line, file = line_of(text, match.start()), os.path.join("tests", match.group(1))
+        if not os.path.exists(os.path.join(root, file)):
+            yield path, line, f"{file} does not exist"
+            continue
+        known = set(re.findall(r"(?:\bdef|static void|\bint) (\w+)\(", read(root, file)))
+        for name in match.group(2).split(", "):
+            if name not in known:
+                yield path, line, f"{file} has no test {name}"
 
 
 CHECKS = {
