@@ -218,7 +218,7 @@ static unsigned char leave(EditLine *e, int key)
     (void)key;
     line.typed = info->lastchar > info->buffer;
     (void)el_cursor(e, (int)(info->lastchar - info->cursor));
-    return CC_REFRESH;
+    return CC_REDISPLAY; /* all of it: in a search the terminal shows more than the line */
 }
 
 /* Completes what the words that begin like the line have in common. */
