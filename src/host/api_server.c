@@ -12,6 +12,7 @@
 
 #include "api/request.h"
 #include "host/http.h"
+#include "host/web_files.h"
 
 enum { INTAKE_THREADS = 2, FLUSH_S_MAX = 10, CONNECTIONS_MAX = 1024, BODIES_BYTES_MAX = 64 << 20 };
 
@@ -206,6 +207,7 @@ static Error open_serve(ApiServer *a, Why *why)
 {
     a->options.serve.host =
         (ServeHost){.host = a, .wake = wake, .intake = intake, .connections = connections};
+    a->options.serve.page = &web_files;
     a->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (a->wake_fd < 0) return error_why(why, ERR_MEMORY, "no memory for the server");
     return serve_open(&a->options.serve, &a->serve, why);

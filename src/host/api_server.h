@@ -14,7 +14,7 @@ typedef struct ApiServerOptions {
     Listen listen;                                       /* the socket becomes the server's */
     const char *certificate_file, *certificate_key_file; /* PEM; NULL: no TLS */
     size_t bodies_bytes_max; /* of all requests that are read at once; 0: 64 MiB */
-    ServeOptions serve;      /* but for `host` */
+    ServeOptions serve;      /* but for `host` and `page` */
 } ApiServerOptions;
 
 /* Accepts requests from here on. Owner  what the options point to must outlive it. */

@@ -23,6 +23,7 @@
 #include "knot/knot.h"
 #include "serve/exchange.h"
 #include "serve/journal.h"
+#include "serve/serve_page.h"
 #include "text/tokenizer.h"
 
 typedef struct Serve Serve;
@@ -71,6 +72,7 @@ typedef struct ServeOptions {
     const char *version; /* of the program */
     ServeEngine engine;
     Journal *journal; /* NULL: streams cannot be resumed */
+    const ServePage *page; /* what a browser gets; NULL: nothing */
 } ServeOptions;
 
 /* Owner  what the options point to must outlive it. Errors  ERR_MEMORY. */

@@ -538,7 +538,7 @@ static bool read_request(Intake *in)
                                      "too many large requests at once; try again later")
                       : refusal_make(&in->refusal, REFUSAL_TOO_LARGE, NULL,
                                      "the body is larger than %d bytes", REQUEST_BODY_BYTES_MAX);
-    return parse_request(in, serve_routes_kind(in->x), body, bytes);
+    return parse_request(in, serve_routes_kind(in->serve, in->x), body, bytes);
 }
 
 static bool answer(Intake *in)

@@ -19,6 +19,7 @@ typedef enum Route {
     PROCESSES,
     VERSION,
     ROOT,
+    PAGE,
     INTAKE, /* what needs the body */
     NOWHERE
 } Route;
@@ -51,20 +52,22 @@ static const Path paths[] = {
     {"/detokenize", true, INTAKE, REQUEST_DETOKENIZE},
     {"/apply-template", true, INTAKE, REQUEST_TEMPLATE},
 };
-static const Path one_model = {"/v1/models/", false, MODEL, 0}, nowhere = {"", false, NOWHERE, 0};
+static const Path one_model = {"/v1/models/", false, MODEL, 0}, page = {"/web/", false, PAGE, 0},
+                  nowhere = {"", false, NOWHERE, 0};
 
 #define RUNS "Cobord is running"
 enum { DESCRIPTION_BYTES_MAX = 2 << 20 };
 
-static const Path *find(const HttpExchange *x)
+static const Path *find(const Serve *s, const HttpExchange *x)
 {
     const char *path = http_exchange_path(x);
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
         if (strcmp(path, paths[i].path) == 0) return &paths[i];
-    return strncmp(path, one_model.path, strlen(one_model.path)) == 0 ? &one_model : &nowhere;
+    if (strncmp(path, one_model.path, strlen(one_model.path)) == 0) return &one_model;
+    return serve_page_find(s->options.page, path) ? &page : &nowhere;
 }
 
-RequestKind serve_routes_kind(const HttpExchange *x) { return find(x)->kind; }
+RequestKind serve_routes_kind(const Serve *s, const HttpExchange *x) { return find(s, x)->kind; }
 
 /* ---- Refusals that need no body ---- */
 
@@ -107,7 +110,7 @@ static void check_post(Serve *s, HttpExchange *x)
 {
     Refusal refusal = {.kind = REFUSAL_NONE};
     Why why = {{0}};
-    RequestKind kind = serve_routes_kind(x);
+    RequestKind kind = serve_routes_kind(s, x);
     const char *encoding = http_exchange_header(x, "Content-Encoding");
     if (!is_json(x))
         (void)refusal_make(&refusal, REFUSAL_MEDIA, NULL,
@@ -127,7 +130,7 @@ static void check_post(Serve *s, HttpExchange *x)
 
 void serve_routes_head(Serve *s, HttpExchange *x)
 {
-    const Path *path = find(x);
+    const Path *path = find(s, x);
     const char *method = http_exchange_method(x);
     bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0,
          post = strcmp(method, "POST") == 0;
@@ -297,7 +300,7 @@ static void reply_version(Serve *s, HttpExchange *x)
 
 void serve_routes_request(Serve *s, HttpExchange *x)
 {
-    switch (find(x)->route) {
+    switch (find(s, x)->route) {
     case HEALTH:
         http_reply(x, &(HttpReply){200, "application/json", NULL, 0}, "{\"status\":\"ok\"}", 15);
         break;
@@ -309,7 +312,8 @@ void serve_routes_request(Serve *s, HttpExchange *x)
     case TAGS: reply_ollama(s, x, answer_ollama_tags); break;
     case PROCESSES: reply_ollama(s, x, answer_ollama_processes); break;
     case VERSION: reply_version(s, x); break;
-    case ROOT: http_reply(x, &(HttpReply){200, "text/plain", NULL, 0}, RUNS, strlen(RUNS)); break;
+    case ROOT: serve_page_reply_root(s->options.page, x, RUNS); break;
+    case PAGE: serve_page_reply(serve_page_find(s->options.page, http_exchange_path(x)), x); break;
     default: serve_intake_push(s, x); break;
     }
 }

@@ -160,7 +160,7 @@ void serve_slots_give(Serve *s);
 
 /* serve_routes.c */
 /* Whose path it is. */
-RequestKind serve_routes_kind(const HttpExchange *x);
+RequestKind serve_routes_kind(const Serve *s, const HttpExchange *x);
 
 /* serve_intake.c */
 void serve_intake_push(Serve *s, HttpExchange *x);
