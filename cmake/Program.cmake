@@ -2,7 +2,7 @@
 # The native program, build/cobord: every room.
 if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/src/cli/main.c)
     add_executable(cobord src/cli/main.c)
-    set_property(SOURCE src/cli/man.c src/cli/node.c src/cli/serve.c src/cli/deploy_write.c APPEND PROPERTY COMPILE_DEFINITIONS COBORD_VERSION="${PROJECT_VERSION}")
+    set_property(SOURCE src/cli/doctor_links.c src/cli/man.c src/cli/node.c src/cli/serve.c src/cli/deploy_write.c APPEND PROPERTY COMPILE_DEFINITIONS COBORD_VERSION="${PROJECT_VERSION}")
     target_compile_definitions(cobord PRIVATE _GNU_SOURCE COBORD_VERSION="${PROJECT_VERSION}")
     target_link_libraries(cobord PRIVATE cobord_upto_cli cobord_strict)
     target_link_options(cobord PRIVATE -pie -Wl,-z,relro,-z,now) # nothing in memory is both written and called

@@ -149,8 +149,8 @@ static void bash_script(void)
 {
     puts("# Completion of cobord for bash. Made by `cobord completion bash`.\n"
          "_cobord_words() { COMPREPLY=($(compgen -W \"$1\" -- \"$cur\")); }\n"
-         "_cobord_files() { compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\")); }\n"
-         "_cobord_folders() { compopt -o filenames; COMPREPLY=($(compgen -d -- \"$cur\")); }\n"
+         "_cobord_files() { compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); }\n"
+         "_cobord_folders() { compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); }\n"
          "_cobord_models() {\n"
          "    _cobord_words \"$(\"${COMP_WORDS[0]}\" completion models 2>/dev/null)\"\n"
          "    [[ ${#COMPREPLY[@]} -gt 0 ]] || _cobord_files\n"
@@ -347,7 +347,7 @@ static int print_models(void)
     char directory[PLACES_PATH_BYTES], name[PLACES_NAME_BYTES];
     Why why = {{0}};
     for (size_t i = 0; i < zoo_count; i++) puts(zoo_models[i].name);
-    Error error = places_models(directory, sizeof directory, &why);
+    Error error = places_models_path(directory, sizeof directory, &why);
     if (error != OK) return complain(error, &why, NULL, NULL);
     DIR *d = opendir(directory);
     for (struct dirent *e; d && (e = readdir(d)) != NULL;)

@@ -72,6 +72,7 @@ typedef enum OptionId {
     OPTION_TLS_CA,
     /* clusters: plan, up, node */
     OPTION_CLUSTER,
+    OPTION_STORE,
     OPTION_ID,
     OPTION_DIR,
     OPTION_WARDENS,

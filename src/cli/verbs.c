@@ -34,7 +34,7 @@ static const char *verbs_alias(const char *written)
                                            {"create", "encode"}, {"convert", "encode"},
                                            {"download", "pull"}, {"get", "pull"},
                                            {"delete", "rm"},     {"remove", "rm"},
-                                           {"check", "verify"},  {"benchmark", "bench"},
+                                           {"check", "doctor"},  {"benchmark", "bench"},
                                            {"manual", "man"},    {"completions", "completion"}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
         if (strcmp(pairs[i][0], written) == 0) return pairs[i][1];

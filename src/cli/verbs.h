@@ -30,6 +30,7 @@
     X(bench, INSPECT, "measure speed and peak memory")                    \
     X(plan, OPERATE, "show who holds what, and whether it fits")          \
     X(status, OPERATE, "show a running cluster")                          \
+    X(doctor, OPERATE, "say what is fine here, and what is not")          \
     X(completion, OPERATE, "print completions for bash, zsh or fish")     \
     X(man, OPERATE, "print the manual page")
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -82,4 +83,17 @@ void child_kill(pid_t pid)
     }
     (void)kill(-pid, SIGKILL);
     (void)child_wait(pid);
+}
+
+bool child_has(const char *program)
+{
+    const char *path = getenv("PATH");
+    while (path && *path) {
+        char file[4096];
+        size_t bytes = strcspn(path, ":");
+        int n = snprintf(file, sizeof file, "%.*s/%s", (int)bytes, path, program);
+        if (n > 0 && (size_t)n < sizeof file && access(file, X_OK) == 0) return true;
+        path += bytes + (path[bytes] == ':');
+    }
+    return false;
 }

@@ -16,6 +16,9 @@ typedef struct ChildSetup {
     int output_pipe;         /* descriptor for standard output instead, -1 for none */
 } ChildSetup;
 
+/* Whether PATH has such a program. */
+bool child_has(const char *program);
+
 /* Standard input is empty. A program that is not found ends with code 127. Errors  ERR_MEMORY. */
 MUST_CHECK Error child_start(const ChildSetup *setup, pid_t *out, Why *why);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/clock.h"
 
+#include <sys/timex.h>
 #include <time.h>
 
 uint64_t clock_now_ns(void)
@@ -13,3 +14,9 @@ uint64_t clock_now_ns(void)
 uint64_t clock_now_ms(void) { return clock_now_ns() / 1000000; }
 
 uint64_t clock_now_s(void) { return clock_now_ns() / 1000000000; }
+
+bool clock_is_kept(void)
+{
+    struct timex state = {.modes = 0};
+    return adjtimex(&state) >= 0 && !(state.status & STA_UNSYNC);
+}

@@ -4,10 +4,14 @@
 #ifndef COBORD_HOST_CLOCK_H
 #define COBORD_HOST_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 uint64_t clock_now_ns(void);
 uint64_t clock_now_ms(void);
 uint64_t clock_now_s(void);
+
+/* Whether the kernel believes that something (NTP) keeps the time of day right. */
+bool clock_is_kept(void);
 
 #endif

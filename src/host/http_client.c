@@ -11,6 +11,7 @@
 #include "host/http_client.h"
 
 #include <curl/curl.h>
+#include <gnutls/x509.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ typedef struct Handle {
 struct HttpClient {
     CURLM *multi;
     char *ca_file;
-    bool unverified;
+    bool unverified, certificates;
     uint32_t connect_ms;
     struct curl_slist *headers, *body_headers; /* body_headers is one line more in front */
     Handle *idle, *busy;
@@ -84,6 +85,7 @@ static Error open_parts(HttpClient *c, const HttpClientOptions *o, Why *why)
     if (o->key && strnlen(o->key, KEY_BYTES_MAX + 1) > KEY_BYTES_MAX)
         return error_why(why, ERR_TOO_LARGE, "a key is longer than %d bytes", KEY_BYTES_MAX);
     c->unverified = o->unverified;
+    c->certificates = o->certificates;
     c->connect_ms = o->connect_ms ? o->connect_ms : CONNECT_MS;
     c->ca_file = o->ca_file ? strdup(o->ca_file) : NULL;
     c->multi = curl_multi_init();
@@ -189,6 +191,17 @@ static const char *value_of(const char *line, const char *end, const char *name)
     return line;
 }
 
+static void take_date(HttpCall *call, const char *at, const char *end)
+{
+    char text[64];
+    size_t bytes = (size_t)(end - at);
+    if (bytes >= sizeof text) return;
+    memcpy(text, at, bytes);
+    text[bytes] = 0;
+    time_t date = curl_getdate(text, NULL);
+    if (date > 0) call->date_s = date;
+}
+
 static size_t take_header(char *line, size_t size, size_t count, void *handle)
 {
     HttpCall *call = ((Handle *)handle)->call;
@@ -197,6 +210,8 @@ static size_t take_header(char *line, size_t size, size_t count, void *handle)
     uint64_t length;
     if ((value = value_of(line, end, "content-range")) != NULL) {
         take_range(call, value, end);
+    } else if ((value = value_of(line, end, "date")) != NULL) {
+        take_date(call, value, end);
     } else if ((value = value_of(line, end, "content-length")) != NULL &&
                take_number(&value, end, &length)) {
         if (strcmp(call->method, "HEAD") == 0) {
@@ -254,6 +269,7 @@ static void set_up(const HttpClient *c, Handle *h)
         curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 0L);
         curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 0L);
     }
+    if (c->certificates) curl_easy_setopt(e, CURLOPT_CERTINFO, 1L);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, take_answer);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, h);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, take_header);
@@ -379,6 +395,7 @@ void http_client_start(HttpClient *c, HttpCall *call)
     call->status = 0;
     call->answer_bytes = 0;
     call->range_first = call->range_bytes_total = 0;
+    call->date_s = call->certificate_until_s = 0;
     call->microseconds = 0;
     call->sent_bytes = 0;
     call->handle = NULL;
@@ -432,6 +449,25 @@ static bool replace_connection(HttpClient *c, Handle *h, CURLcode result)
     return curl_multi_add_handle(c->multi, h->easy) == CURLM_OK;
 }
 
+/* "Cert:-----BEGIN CERTIFICATE-----...", of the peer itself: the chain's first. */
+static int64_t certificate_until(const Handle *h)
+{
+    struct curl_certinfo *info = NULL;
+    gnutls_x509_crt_t certificate;
+    int64_t until = 0;
+    if (curl_easy_getinfo(h->easy, CURLINFO_CERTINFO, &info) != CURLE_OK || !info ||
+        info->num_of_certs < 1 || gnutls_x509_crt_init(&certificate) != 0)
+        return 0;
+    for (struct curl_slist *line = info->certinfo[0]; line; line = line->next) {
+        if (strncmp(line->data, "Cert:", 5) != 0) continue;
+        gnutls_datum_t pem = {(unsigned char *)line->data + 5, (unsigned)strlen(line->data + 5)};
+        if (gnutls_x509_crt_import(certificate, &pem, GNUTLS_X509_FMT_PEM) == 0)
+            until = gnutls_x509_crt_get_expiration_time(certificate);
+    }
+    gnutls_x509_crt_deinit(certificate);
+    return until;
+}
+
 static void finish(HttpClient *c, Handle *h, CURLcode result)
 {
     if (result != CURLE_OK && replace_connection(c, h, result)) return;
@@ -441,6 +477,7 @@ static void finish(HttpClient *c, Handle *h, CURLcode result)
     curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_getinfo(h->easy, CURLINFO_TOTAL_TIME_T, &microseconds);
     call->status = (unsigned)status;
+    if (c->certificates) call->certificate_until_s = certificate_until(h);
     call->microseconds = microseconds > UINT32_MAX ? UINT32_MAX : (uint32_t)microseconds;
     if (result != CURLE_OK && call->error == OK)
         call->error = error_why(

@@ -27,6 +27,7 @@ typedef struct HttpClientOptions {
     const char *ca_file; /* certificates that peers are checked against; NULL: the system's */
     /* Any certificate will do: for calls without secrets to processes of our own. */
     bool unverified;
+    bool certificates; /* keep the peer's, see HttpCall */
     uint32_t connect_ms; /* 0: 2,000 */
     bool direct; /* calls without TLS to numeric addresses take the short way (http_plain.h) */
 } HttpClientOptions;
@@ -53,6 +54,9 @@ typedef struct HttpCall {
     size_t answer_bytes;
     /* Of Content-Range, or of a HEAD's Content-Length; range_bytes_total 0: there was none. */
     uint64_t range_first, range_bytes_total;
+    /* Seconds since 1970: of the Date header, and until when the peer's certificate is good, on the connection's first
+     * call of a client that keeps them. 0: there was none. libcurl's way alone. */
+    int64_t date_s, certificate_until_s;
     uint32_t microseconds;
     size_t sent_bytes; /* of a large body, while it is under way too */
     /* the client's */

@@ -64,12 +64,16 @@ static Error bind_to(const struct addrinfo *a, const char *where, Listen *out, W
 {
     int on = 1;
     out->fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (out->fd < 0) return error_why(why, ERR_IO, "%s: %s", where, strerror(errno));
+    if (out->fd < 0) {
+        out->fault = errno;
+        return error_why(why, ERR_IO, "%s: %s", where, strerror(errno));
+    }
     (void)setsockopt(out->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(out->fd, a->ai_addr, a->ai_addrlen) == 0 && listen(out->fd, 1024) == 0) {
         describe(out);
         return OK;
     }
+    out->fault = errno;
     Error error = error_why(why, ERR_IO, "%s: %s", where, strerror(errno));
     close(out->fd);
     out->fd = -1;

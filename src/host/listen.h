@@ -12,6 +12,7 @@
 
 typedef struct Listen {
     int fd;
+    int fault; /* why there is none: errno of the socket; 0: another reason */
     bool loopback;
     char address[80]; /* as bound: "127.0.0.1:8080", "[::1]:8080" */
 } Listen;

@@ -39,6 +39,12 @@ uint64_t memory_limit(void) { return cgroup_least("memory", memory_group_limit);
 
 uint64_t memory_available(void) { return memory_proc("/proc/meminfo", "MemAvailable:"); }
 
+uint64_t memory_total(void) { return memory_proc("/proc/meminfo", "MemTotal:"); }
+
+uint64_t memory_swap_total(void) { return memory_proc("/proc/meminfo", "SwapTotal:"); }
+
+uint64_t memory_swap_free(void) { return memory_proc("/proc/meminfo", "SwapFree:"); }
+
 uint64_t memory_allowed(void)
 {
     uint64_t limit = memory_limit(), available = memory_available();

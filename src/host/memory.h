@@ -15,6 +15,11 @@ uint64_t memory_limit(void);
 /* MemAvailable of the whole machine; 0 when it is not known. */
 uint64_t memory_available(void);
 
+/* Of the whole machine, in bytes; 0 when not known. */
+uint64_t memory_total(void);
+uint64_t memory_swap_total(void);
+uint64_t memory_swap_free(void);
+
 /* Of this process, file pages counted, in bytes: at its peak (VmHWM) and now (VmRSS). 0 when not
  * known. No allocation. */
 uint64_t memory_peak(void);

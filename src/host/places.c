@@ -76,7 +76,7 @@ Error places_make_directory(const char *path, unsigned mode, Why *why)
     }
 }
 
-Error places_models(char *out, size_t out_bytes, Why *why)
+Error places_models_path(char *out, size_t out_bytes, Why *why)
 {
     const char *cache = places.cache ? places.cache : getenv("COBORD_CACHE");
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -90,6 +90,12 @@ Error places_models(char *out, size_t out_bytes, Why *why)
             "no place for models: neither COBORD_CACHE nor HOME is set. Set COBORD_CACHE.");
     if (n < 0 || (size_t)n + 512 >= out_bytes)
         return error_why(why, ERR_TOO_LARGE, "the path of the cache directory is too long");
+    return OK;
+}
+
+Error places_models(char *out, size_t out_bytes, Why *why)
+{
+    TRY(places_models_path(out, out_bytes, why));
     TRY(places_make_directory(out, 0777, why));
     struct stat state;
     if (stat(out, &state) != 0) return places_system_error(errno, out, why);

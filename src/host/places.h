@@ -29,6 +29,9 @@ const char *places_hub_token(void);
  * ERR_TOO_LARGE. */
 MUST_CHECK Error places_models(char *out, size_t out_bytes, Why *why);
 
+/* The same without a look at the disk: it need not be there. */
+MUST_CHECK Error places_models_path(char *out, size_t out_bytes, Why *why);
+
 /* Whether a file of that directory is a model that is ready; `name` gets what it is called. */
 bool places_model_name(const char *file, char name[PLACES_NAME_BYTES]);
 

@@ -41,7 +41,8 @@ class CliTest(unittest.TestCase):
         p = run("help")
         self.assertEqual((p.returncode, p.stderr), (0, ""))
         self.assertEqual(set(verbs()), set("pull list rm run serve node up status plan bench logits tokenize "
-                                           "detokenize encode repair info verify synth deploy completion man".split()))
+                                           "detokenize encode repair info verify synth deploy completion man "
+                                           "doctor".split()))
         self.assertEqual(run("--help").stdout, p.stdout)
         nothing = run()
         self.assertEqual((nothing.returncode, nothing.stdout, nothing.stderr), (2, "", p.stdout))
@@ -67,7 +68,7 @@ class CliTest(unittest.TestCase):
         for verb in verbs():
             with self.subTest(verb):
                 self.assert_one_line(run(verb, "--frobnicate"), 2, "--frobnicate", f"cobord help {verb}")
-                if verb not in ("list", "status", "man"):
+                if verb not in ("list", "status", "man", "doctor"):
                     self.assert_one_line(run(verb), 2)
                 self.assert_one_line(run(verb, *["x"] * 9), 2)
 
