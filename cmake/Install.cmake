@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `make install` and the packages consist of, in three parts: the program, the library, what is needed to
 # build with it. The folder of libraries and the paths in written files follow from the prefix of the moment of
-# installing, so that one tree serves /usr/local and the packages.
+# installing, so that one tree serves /usr/local and Debian's packages.
 include(GNUInstallDirs)
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON) # installing builds no tests
 set(doc share/doc/cobord)
@@ -14,8 +14,10 @@ if(CMAKE_LIBRARY_ARCHITECTURE)
 endif()
 install(CODE "
     set(COBORD_LIBDIR lib)
+    set(COBORD_ZSH share/zsh/site-functions)
     if(CMAKE_INSTALL_PREFIX MATCHES \"/usr$\")
         set(COBORD_LIBDIR \"${COBORD_DEBIAN_LIBDIR}\")
+        set(COBORD_ZSH share/zsh/vendor-completions)
     endif()" ALL_COMPONENTS)
 
 # `source` with some words replaced by what they are at the moment of installing; behind `destination`: word, value, ..
@@ -77,7 +79,7 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/man.c AND (NOT CMAKE_CROSSCOMPILING OR CMA
     set(folder ${CMAKE_BINARY_DIR}/written)
     install(FILES ${folder}/cobord.1 DESTINATION share/man/man1 COMPONENT manual)
     install(FILES ${folder}/cobord.bash DESTINATION share/bash-completion/completions RENAME cobord COMPONENT program)
-    install(FILES ${folder}/_cobord DESTINATION share/zsh/site-functions COMPONENT program)
+    install(FILES ${folder}/_cobord DESTINATION "\${COBORD_ZSH}" COMPONENT program)
     install(FILES ${folder}/cobord.fish DESTINATION share/fish/vendor_completions.d COMPONENT program)
 endif()
 

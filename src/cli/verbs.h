@@ -31,6 +31,7 @@
     X(plan, OPERATE, "show who holds what, and whether it fits")          \
     X(status, OPERATE, "show a running cluster")                          \
     X(doctor, OPERATE, "say what is fine here, and what is not")          \
+    X(ready, OPERATE, "say by exit code whether a server is ready")       \
     X(completion, OPERATE, "print completions for bash, zsh or fish")     \
     X(man, OPERATE, "print the manual page")
 

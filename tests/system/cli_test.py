@@ -42,7 +42,7 @@ class CliTest(unittest.TestCase):
         self.assertEqual((p.returncode, p.stderr), (0, ""))
         self.assertEqual(set(verbs()), set("pull list rm run serve node up status plan bench logits tokenize "
                                            "detokenize encode repair info verify synth deploy completion man "
-                                           "doctor".split()))
+                                           "doctor ready".split()))
         self.assertEqual(run("--help").stdout, p.stdout)
         nothing = run()
         self.assertEqual((nothing.returncode, nothing.stdout, nothing.stderr), (2, "", p.stdout))
@@ -68,7 +68,7 @@ class CliTest(unittest.TestCase):
         for verb in verbs():
             with self.subTest(verb):
                 self.assert_one_line(run(verb, "--frobnicate"), 2, "--frobnicate", f"cobord help {verb}")
-                if verb not in ("list", "status", "man", "doctor"):
+                if verb not in ("list", "status", "man", "doctor", "ready"):
                     self.assert_one_line(run(verb), 2)
                 self.assert_one_line(run(verb, *["x"] * 9), 2)
 
