@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what a Helm chart renders, without Kubernetes: each pod's program as a process in a mount namespace of its own that
-has the pod's volumes in their places, with its user, environment and arguments. Names of pods are addresses of the
+"""Runs what a Helm chart renders, without Kubernetes: each pod's program as a process in a mount namespace of its own
+that has the pod's volumes in their places, with its user, environment and arguments. Names of pods are addresses of the
 loopback network, in an /etc/hosts that only these processes see.
 
 Does not do: images, limits, network policies."""
