@@ -29,11 +29,12 @@ VALUES = {
                 "model.storeEnv.AWS_REGION=auto", *SMALL],
     "everything": ["cluster.wardens=true", "model.store=/srv/models", "model.volume.hostPath.path=/srv",
                    "cache.persistence=true", "cache.storageClass=fast", "coordinator.persistence.enabled=true",
-                   "apiKeys.value=keys", "tls.existingSecret=tls", "clusterKey.existingSecret=key", "priorityClassName=high",
-                   "nodeSelector.disk=ssd", "podLabels.team=a", "podAnnotations.note=b", "image.tag=v1",
-                   "imagePullSecrets[0].name=pull", "tolerations[0].operator=Exists", "coordinator.threads=2",
-                   "station.threads=2", "networkPolicy.clients[0].podSelector.matchLabels.app=web",
-                   "service.type=LoadBalancer", "service.annotations.a=b", "coordinator.extraArgs[0]=--isa=scalar",
+                   "apiKeys.value=keys", "tls.existingSecret=tls", "clusterKey.existingSecret=key",
+                   "priorityClassName=high", "nodeSelector.disk=ssd", "podLabels.team=a",
+                   "podAnnotations.note=b", "image.tag=v1", "imagePullSecrets[0].name=pull",
+                   "tolerations[0].operator=Exists", "coordinator.threads=2", "station.threads=2",
+                   "networkPolicy.clients[0].podSelector.matchLabels.app=web", "service.type=LoadBalancer",
+                   "service.annotations.a=b", "coordinator.extraArgs[0]=--isa=scalar",
                    "station.extraEnv[0].name=A", "station.extraEnv[0].value=b"],
 }
 
