@@ -44,7 +44,8 @@ class Booted:
         self.process = subprocess.Popen(
             ["systemd-nspawn", "-q", "--register=no", "--keep-unit", "--settings=no", "-D", self.root,
              "--bind-ro=/usr", f"--bind-ro={self.folder.name}/stage/usr/local:/usr/local", "--machine=cobord-test",
-             "--console=pipe", "-b", "--", "--unit=basic.target"], stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
+             "--console=pipe", "-b", "--", "--unit=basic.target"],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
         self.init = None
 
     def make_root(self):
