@@ -105,13 +105,20 @@ class View {
             status: h("p", {class: "status"}),
             lead: h("p", {class: "lead"}),
             facts: h("dl", {class: "facts"}),
-            notice: h("div", {class: "notice bad", hidden: true}, icon("alert"), h("p", {})),
+            notes: h("p", {}),
+            again: h(
+                "button",
+                {class: "button", type: "button", onclick: () => this.ask()},
+                "Ask again",
+            ),
             journey: h("div", {class: "journey"}),
             caption: h("p", {class: "caption"}),
             strips: h("div", {class: "strips"}),
             cards: h("div", {class: "nodes"}),
             table: h("div", {}),
         };
+        const {notes, again} = this.part;
+        this.part.notice = h("div", {class: "notice bad", hidden: true}, icon("alert"), notes, again);
         this.page = this.build();
         this.root.replaceChildren(this.page);
         this.journey = new Journey(this.part.journey);
@@ -185,7 +192,7 @@ class View {
             this.miss(error);
         }
         this.asking = false;
-        if (this.closed || document.hidden) return;
+        if (this.closed || document.hidden || this.refused) return;
         this.timer = setTimeout(() => this.ask(), this.pause());
     }
 
@@ -199,6 +206,7 @@ class View {
         if (this.closed) return;
         if (this.failures) this.say("The server answers again");
         this.failures = 0;
+        this.refused = false;
         this.heardAt = Date.now();
         this.tellChanges(model);
         this.model = model;
@@ -211,22 +219,29 @@ class View {
     miss(error) {
         if (this.closed) return;
         this.failures++;
+        // Without the right key there is nothing to wait for; asking again asks for the key.
+        this.refused = error.kind === "key" || error.kind === "forbidden";
         const age = this.heardAt ? ` What is below is ${duration(Date.now() - this.heardAt)} old.` : "";
-        const again = ` Asked again in ${Math.round(this.pause() / 1000)} s.`;
+        const again = this.refused ? "" : ` Asked again in ${Math.round(this.pause() / 1000)} s.`;
         this.notice("bad", `${error.message}${again}${age}`);
+        this.part.again.hidden = !this.refused;
         if (this.failures === 1) this.say("The cluster's state cannot be had at the moment");
         this.page.classList.add("stale");
         this.part.status.dataset.state = "gone";
-        this.part.status.textContent =
-            error.kind === "gone" || !error.status ? "not reachable" : "no answer";
+        this.part.status.textContent = this.refused
+            ? "not allowed"
+            : error.kind === "gone" || !error.status
+              ? "not reachable"
+              : "no answer";
         this.journey.rest();
     }
 
     notice(kind, words) {
-        const {notice} = this.part;
+        const {notice, notes, again} = this.part;
+        again.hidden = true;
         notice.className = `notice ${kind}`;
         notice.hidden = false;
-        if (notice.lastElementChild.textContent !== words) notice.lastElementChild.textContent = words;
+        if (notes.textContent !== words) notes.textContent = words;
     }
 
     // For who hears the page: nodes that were lost or came back.

@@ -356,6 +356,7 @@ export function time(ms) {
 }
 
 export function per(value) {
+    if (value < 0.05) return "0";
     return value >= 100
         ? Math.round(value).toLocaleString("en")
         : value >= 10

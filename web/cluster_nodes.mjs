@@ -202,7 +202,7 @@ function figuresOf(node) {
     const busy = rates && rates.calls > 0;
     return [
         [
-            "weights in memory",
+            "weights kept",
             node.weights
                 ? node.weights.share >= 1
                     ? `all ${size(node.weights.bytes)}`

@@ -174,6 +174,45 @@ static void calls_of_a_frame(void **state)
     rig_close(&rig);
 }
 
+/* Who looks at the cluster sees what each kind of call took, and each stage. */
+static void what_calls_take(void **state)
+{
+    (void)state;
+    Rig rig;
+    RigShape shape = usual;
+    PipelineNode node;
+    PipelineStages stages;
+    shape.shards = 1;
+    rig_open(&rig, &model, &shape);
+    pipeline_stages(rig.pipeline, &stages);
+    assert_int_equal(stages.frames + stages.rows, 0);
+    RigTalk one = {.prompt = {3, 4, 290, 5}, .prompt_count = 4, .tokens_max = 1};
+    one.params = sampler_defaults();
+    assert_int_equal(coordinator_start(rig.coordinator, 0, one.prompt, 4, 1, &one.params, NULL),
+                     OK);
+    rig_run(&rig, 1000);
+    pipeline_stages(rig.pipeline, &stages);
+    assert_int_equal(stages.frames, 1);
+    assert_int_equal(stages.rows, 4);
+    for (uint32_t i = 0; i < PIPELINE_HOPS; i++) {
+        uint32_t calls = i == PIPELINE_FORWARD ? 3 : 1;
+        assert_int_equal(stages.us[i], calls * rig.latency_ns[i] / 1000);
+    }
+    for (uint32_t n = 0; n < rig.file.node_count; n++) {
+        bool is_station = rig.nodes[n].role == CLUSTER_STATION;
+        if (!is_station && rig.nodes[n].role != CLUSTER_SHARD) continue;
+        pipeline_node(rig.pipeline, n, &node);
+        assert_int_equal(node.hops[PIPELINE_FORWARD].rows, is_station ? 4 : 0);
+        assert_int_equal(node.hops[PIPELINE_EMBED].rows, is_station ? 0 : 4);
+        assert_int_equal(node.hops[PIPELINE_LOGITS].rows, is_station ? 0 : 1);
+        const PipelineHop *hop = &node.hops[is_station ? PIPELINE_FORWARD : PIPELINE_EMBED];
+        assert_int_equal(hop->us, rig.latency_ns[is_station ? PIPELINE_FORWARD : 0] / 1000);
+        assert_true(hop->bytes_sent > 0 && hop->bytes_received > 0);
+        assert_true(hop->bytes_sent <= node.bytes_sent);
+    }
+    rig_close(&rig);
+}
+
 /* A prompt of P rows in chunks of B through S stations: ceil(P / B) + S - 1 steps. */
 static void prefill_is_pipelined(void **state)
 {
@@ -746,6 +785,7 @@ int main(void)
         cmocka_unit_test(same_tokens_for_every_topology),
         cmocka_unit_test(short_elements_pass),
         cmocka_unit_test(calls_of_a_frame),
+        cmocka_unit_test(what_calls_take),
         cmocka_unit_test(prefill_is_pipelined),
         cmocka_unit_test(answers_fill_the_stations),
         cmocka_unit_test(any_call_may_fail),
