@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/bearer.h"
 
-#include <stddef.h>
 #include <string.h>
 
 static bool equals(const char *key, const char *given, size_t given_bytes)
@@ -17,13 +16,20 @@ bool bearer_equals(const char *key, const char *given) { return equals(key, give
 
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c; }
 
+const char *bearer_key(const char *header, size_t *bytes)
+{
+    if (!header) return NULL;
+    for (const char *scheme = "bearer "; *scheme; scheme++, header++)
+        if (lower(*header) != *scheme) return NULL;
+    while (*header == ' ') header++;
+    *bytes = strlen(header);
+    while (*bytes && (header[*bytes - 1] == ' ' || header[*bytes - 1] == '\t')) --*bytes;
+    return header;
+}
+
 bool bearer_in_header(const char *key, const char *header)
 {
-    if (!header) return false;
-    for (const char *scheme = "bearer "; *scheme; scheme++, header++)
-        if (lower(*header) != *scheme) return false;
-    while (*header == ' ') header++;
-    size_t bytes = strlen(header);
-    while (bytes && (header[bytes - 1] == ' ' || header[bytes - 1] == '\t')) bytes--;
-    return equals(key, header, bytes);
+    size_t bytes;
+    const char *given = bearer_key(header, &bytes);
+    return given && equals(key, given, bytes);
 }

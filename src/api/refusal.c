@@ -45,6 +45,7 @@ unsigned refusal_status(const Refusal *r) { return class_of(r->kind).status; }
 unsigned refusal_retry_s(const Refusal *r)
 {
     unsigned status = refusal_status(r);
+    if (r->retry_s) return r->retry_s;
     return status == 429 || status == 503 ? 1 : 0;
 }
 

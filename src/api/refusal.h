@@ -21,6 +21,9 @@
     X(REFUSAL_UNKNOWN, 400, "invalid_request_error", "unknown_parameter", 0)          \
     X(REFUSAL_UNSUPPORTED, 400, "invalid_request_error", "unsupported_parameter", 0)  \
     X(REFUSAL_CONTEXT, 400, "invalid_request_error", "context_length_exceeded", 0)    \
+    X(REFUSAL_KEY, 401, "invalid_request_error", "invalid_api_key", 0)                \
+    X(REFUSAL_ADMIN, 403, "invalid_request_error", "insufficient_permissions", 0)     \
+    X(REFUSAL_ORIGIN, 403, "invalid_request_error", "origin_not_allowed", 0)          \
     X(REFUSAL_PATH, 404, "invalid_request_error", "not_found", 0)                     \
     X(REFUSAL_STREAM, 404, "invalid_request_error", "stream_not_found", 0)            \
     X(REFUSAL_MODEL, 404, "invalid_request_error", "model_not_found", 0)              \
@@ -28,6 +31,8 @@
     X(REFUSAL_TOO_LARGE, 413, "invalid_request_error", "request_too_large", 0)        \
     X(REFUSAL_MEDIA, 415, "invalid_request_error", "unsupported_media_type", 0)       \
     X(REFUSAL_QUEUE, 429, "rate_limit_error", "queue_full", 1)                        \
+    X(REFUSAL_REQUESTS, 429, "requests", "rate_limit_exceeded", 1)                    \
+    X(REFUSAL_TOKENS, 429, "tokens", "rate_limit_exceeded", 1)                        \
     X(REFUSAL_UNREADY, 503, "overloaded_error", "not_ready", 1)                       \
     X(REFUSAL_UNREACHABLE, 503, "overloaded_error", "unreachable", 1)                 \
     X(REFUSAL_DRAINING, 503, "overloaded_error", "shutting_down", 1)                  \
@@ -48,6 +53,7 @@ typedef struct Refusal {
     char param[REFUSAL_PARAM_MAX];   /* "" is null */
     Why why;                         /* the message */
     uint32_t prompt_tokens, context; /* of REFUSAL_CONTEXT */
+    unsigned retry_s;                /* when it is known; 0: the kind's */
 } Refusal;
 
 /* refusal_make(r, kind, param, format, ...) fills `r`; `param` may be NULL, the format is error_why's.

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/access_options.h"
 #include "cli/complain.h"
 #include "cli/engine_options.h"
 #include "cli/progress.h"
@@ -11,8 +12,9 @@
 #include "host/memory.h"
 #include "host/node.h"
 
-static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,      OPTION_THREADS, OPTION_ISA,
-                                        OPTIONS_DRAFT,  OPTION_JOURNAL, OPTIONS_TLS,    OPTION_END};
+static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,      OPTION_THREADS,
+                                        OPTION_ISA,     OPTIONS_DRAFT,  OPTION_JOURNAL,
+                                        OPTIONS_TLS,    OPTIONS_ACCESS, OPTION_END};
 const OptionVerb node_verb = {
     .name = "node",
     .usage = "--cluster FILE --id ID",
@@ -20,8 +22,8 @@ const OptionVerb node_verb = {
         "Runs one node of a cluster: the coordinator, a station, a shard or a warden. The file\n"
         "says what it owns, where it listens and what it may take; `cobord plan` writes one,\n"
         "`cobord up` runs all of its nodes on this machine. SIGTERM finishes what was begun.\n"
-        "--tls-certificate and --tls-key are of the coordinator's API alone; the file says it\n"
-        "for all nodes.",
+        "--tls-certificate, --tls-key, --api-keys and --cors are of the coordinator's API alone; the\n"
+        "file says the certificate for all nodes.",
     .examples = "  cobord node --cluster cluster.json --id coordinator-0\n"
                 "  cobord node --cluster cluster.json --id station-0\n"
                 "  cobord node --cluster cluster.json --id shard-3 --threads 2\n",
@@ -52,12 +54,15 @@ static int run(const Options *o, const char *path, const char *id)
     TlsOptions tls;
     int code = tls_options_read(o, &tls);
     if (code) return code;
+    Access access;
+    if ((code = access_options_read(o, &access)) != 0) return code;
     NodeOptions options = {.threads = (uint32_t)options_count(o, OPTION_THREADS),
                            .isa_given = true,
                            .version = COBORD_VERSION,
                            .journal = options_text(o, OPTION_JOURNAL),
                            .certificate_file = tls.certificate,
                            .certificate_key_file = tls.key,
+                           .access = access,
                            .tell = progress_tell(),
                            .drafts = (uint32_t)options_count(o, OPTION_DRAFTS),
                            .draft = options_text(o, OPTION_DRAFT),

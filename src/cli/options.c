@@ -188,6 +188,31 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
                        "PEM file of the certificates that a server's is checked against (default: "
                        "the system's)",
                        NULL, 0, 0, NULL, 0},
+    [OPTION_API_KEYS] =
+        {"api-keys", 0, OPTION_TEXT, "FILE",
+         "JSON file of the keys that may use the API, and how much each may (see: cobord keys); read "
+         "again on SIGHUP (default: everybody may)",
+         NULL, 0, 0, NULL, 0},
+    [OPTION_CORS] = {"cors", 0, OPTION_TEXT, "ORIGINS",
+                     "origins whose pages may use the API, with commas between, or * for all: "
+                     "https://app.example,http://localhost:3000 (default: only its own page)",
+                     NULL, 0, 0, NULL, 0},
+    [OPTION_API_KEY] = {"api-key", 0, OPTION_TEXT, "TEXT", "API key of the server that is asked",
+                        NULL, 0, 0, NULL, OPTION_NO_FLAG},
+    [OPTION_FILE] =
+        {"file", 0, OPTION_TEXT, "FILE",
+         "the file of keys (default: that of --api-keys, else ~/.config/cobord/keys.json)", NULL, 0,
+         0, NULL, F},
+    [OPTION_REQUESTS_PER_MINUTE] = {"requests-per-minute", 0, OPTION_COUNT, "N",
+                                    "requests that the key may send in a minute", NULL, 1, 1e9,
+                                    NULL, F},
+    [OPTION_TOKENS_PER_MINUTE] = {"tokens-per-minute", 0, OPTION_COUNT, "N",
+                                  "tokens of prompts and answers that it may use in a minute", NULL,
+                                  1, 1e9, NULL, F},
+    [OPTION_CONCURRENT] = {"concurrent", 0, OPTION_COUNT, "N",
+                           "requests that it may have at the same time", NULL, 1, 1e9, NULL, F},
+    [OPTION_ADMIN] = {"admin", 0, OPTION_SWITCH, NULL, "it may also read /metrics and /cluster",
+                      NULL, 0, 0, NULL, F},
     [OPTION_DRY_RUN] =
         {"dry-run", 0, OPTION_SWITCH, NULL,
          "write and validate the configurations only: nothing is uploaded or deployed", NULL, 0, 0,

@@ -42,6 +42,9 @@ OptionTheme options_theme(OptionId id)
     case OPTION_TLS_CERTIFICATE:
     case OPTION_TLS_KEY:
     case OPTION_TLS_CA:
+    case OPTION_API_KEYS:
+    case OPTION_CORS:
+    case OPTION_API_KEY:
     case OPTION_KEY_FILE: return THEME_KEYS;
     case OPTION_BUCKET:
     case OPTION_ACCOUNT:

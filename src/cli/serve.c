@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/access_options.h"
 #include "cli/complain.h"
 #include "cli/engine_options.h"
 #include "cli/model_name.h"
@@ -18,9 +19,9 @@
 #include "host/places.h"
 #include "serve/fleet.h"
 
-static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS, OPTION_QUEUE,
-                                         OPTION_JOURNAL, OPTIONS_TLS,  OPTIONS_DRAFT,
-                                         OPTIONS_ENGINE, OPTION_END};
+static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS,   OPTION_QUEUE,
+                                         OPTION_JOURNAL, OPTIONS_TLS,    OPTIONS_ACCESS,
+                                         OPTIONS_DRAFT,  OPTIONS_ENGINE, OPTION_END};
 const OptionVerb serve_verb = {
     .name = "serve",
     .usage = "MODEL",
@@ -105,16 +106,22 @@ static bool ready(void *engine, Why *why)
     return engine_ready(((Process *)engine)->engine, why) == OK;
 }
 
-static void announce(const Listen *listen, bool tls, const char *name, const Plan *plan,
+typedef struct Doors {
+    TlsOptions tls;
+    Access access;
+} Doors;
+
+static void announce(const Listen *listen, const Doors *doors, const char *name, const Plan *plan,
                      uint32_t slots)
 {
-    if (!listen->loopback) tls_options_warn(listen->address, tls);
+    bool tls = doors->tls.certificate != NULL;
+    if (!listen->loopback && !doors->access.keys_file) tls_options_warn(listen->address, tls);
     printf("%s: %u slots of %u tokens, on %s://%s\n", name, slots, plan->context,
            tls ? "https" : "http", listen->address);
     (void)fflush(stdout);
 }
 
-static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *session,
+static int serve_model(const Options *o, const Doors *doors, EngineSession *session,
                        const Listen *listen, uint32_t slots)
 {
     Why why = {{0}};
@@ -125,8 +132,9 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
     Process process = {session->engine, name, clock_now_ns()};
     ApiServerOptions options = {
         .listen = *listen,
-        .certificate_file = tls->certificate,
-        .certificate_key_file = tls->key,
+        .certificate_file = doors->tls.certificate,
+        .certificate_key_file = doors->tls.key,
+        .access = doors->access,
         .serve = {.model = name,
                   .slots = slots,
                   .queue_max = (uint32_t)options_count(o, OPTION_QUEUE),
@@ -153,7 +161,7 @@ static int serve_model(const Options *o, const TlsOptions *tls, EngineSession *s
         journal_close(options.serve.journal);
         return complain(error, &why, listen->address, NULL);
     }
-    announce(listen, tls->certificate != NULL, name, plan, slots);
+    announce(listen, doors, name, plan, slots);
     api_server_run(server);
     api_server_close(server);
     journal_close(options.serve.journal);
@@ -165,11 +173,12 @@ int cli_serve(int argc, char **argv)
     static EngineSession session;
     Options o;
     Listen listen;
-    TlsOptions tls;
+    Doors doors;
     Why why = {{0}};
     int code;
     if (!options_read(&o, &serve_verb, argc, argv, &code)) return code;
-    if ((code = tls_options_read(&o, &tls)) != 0) return code;
+    if ((code = tls_options_read(&o, &doors.tls)) != 0) return code;
+    if ((code = access_options_read(&o, &doors.access)) != 0) return code;
     const char *where = options_text(&o, OPTION_LISTEN);
     memory_keep_heap_small();
     Error error = listen_open(where, &listen, &why);
@@ -186,7 +195,7 @@ int cli_serve(int argc, char **argv)
         close(listen.fd);
         return code;
     }
-    code = serve_model(&o, &tls, &session, &listen, slots);
+    code = serve_model(&o, &doors, &session, &listen, slots);
     engine_options_close(&session);
     return code;
 }

@@ -14,7 +14,8 @@
 #include "host/node.h"
 #include "host/ports.h"
 
-static const OptionId status_options[] = {OPTION_JSON, OPTION_CLUSTER, OPTION_TLS_CA, OPTION_END};
+static const OptionId status_options[] = {OPTION_JSON, OPTION_CLUSTER, OPTION_TLS_CA,
+                                          OPTION_API_KEY, OPTION_END};
 const OptionVerb status_verb = {
     .name = "status",
     .usage = "[URL | --cluster FILE] [--tls-ca FILE] [--json]",
@@ -50,10 +51,11 @@ static bool status_make_url(const char *given, bool tls, char out[HTTP_CLIENT_UR
     return bytes && bytes <= STATUS_TEXT_BYTES && n > 0 && n < HTTP_CLIENT_URL_BYTES_MAX;
 }
 
-static Error status_ask(const char *url, const char *ca_file, HttpCall *call, Why *why)
+static Error status_ask(const char *url, const char *ca_file, const char *key, HttpCall *call,
+                        Why *why)
 {
     HttpClient *client;
-    HttpClientOptions options = {.ca_file = ca_file};
+    HttpClientOptions options = {.key = key, .ca_file = ca_file};
     *call = (HttpCall){.method = "GET", .url = url, .deadline_ms = STATUS_DEADLINE_MS};
     call->answer_room = STATUS_ANSWER_BYTES_MAX;
     call->answer = malloc(call->answer_room);
@@ -283,7 +285,10 @@ static int status_show(const HttpCall *call, const char *url, bool json)
     }
     yyjson_doc_free(doc);
     if (error == OK) return 0;
-    return complain(error, &why, url, "Give the address of a coordinator: cobord status URL");
+    return complain(error, &why, url,
+                    call->status == 401 || call->status == 403
+                        ? "Give an API key with \"admin\" as COBORD_API_KEY"
+                        : "Give the address of a coordinator: cobord status URL");
 }
 
 static const char *status_advice(Error error, const Why *why)
@@ -311,7 +316,11 @@ int cli_status(int argc, char **argv)
     const char *given = o.operand_count ? o.operands[0] : status_place;
     if (!cluster && !status_make_url(given, trusted != NULL, url))
         return complain_usage("status: the URL must have 1 to %d bytes", STATUS_TEXT_BYTES);
-    error = status_ask(url, trusted ? trusted : ca[0] ? ca : NULL, &call, &why);
+    error = status_ask(url,
+                       trusted ? trusted
+                       : ca[0] ? ca
+                               : NULL,
+                       options_text(&o, OPTION_API_KEY), &call, &why);
     code = error == OK ? status_show(&call, url, options_switch(&o, OPTION_JSON))
                        : complain(error, &why, NULL, status_advice(error, &why));
     free(call.answer);

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/access_options.h"
 #include "cli/cluster_plan.h"
 #include "cli/complain.h"
 #include "cli/progress.h"
@@ -27,9 +28,10 @@
 #include "host/ports.h"
 #include "host/stop.h"
 
-static const OptionId up_options[] = {
-    CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS, OPTION_ISA,  OPTION_CLUSTER,
-    OPTION_DIR,           OPTION_CGROUP,  OPTIONS_DRAFT,  OPTIONS_TLS, OPTION_END};
+static const OptionId up_options[] = {CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS,
+                                      OPTION_ISA,           OPTION_CLUSTER, OPTION_DIR,
+                                      OPTION_CGROUP,        OPTIONS_DRAFT,  OPTIONS_TLS,
+                                      OPTIONS_ACCESS,       OPTION_END};
 const OptionVerb up_verb = {
     .name = "up",
     .usage = "MODEL [--stations 2 --shards 8 --memory 128M] | --cluster FILE",
@@ -196,7 +198,7 @@ static int complain_of(Error error, const Why *why, const Options *o, const Up *
     return complain(error, why, thing, placed ? NULL : "Choose another place with --dir DIR");
 }
 
-static int run(Up *up, const Options *o, const TlsOptions *tls, Why *why)
+static int run(Up *up, const Options *o, const TlsOptions *tls, const Access *access, Why *why)
 {
     const char *name = o->operand_count ? o->operands[0] : NULL;
     const char *cluster = options_text(o, OPTION_CLUSTER);
@@ -217,7 +219,8 @@ static int run(Up *up, const Options *o, const TlsOptions *tls, Why *why)
         .draft_memory =
             options_given(o, OPTION_DRAFT_MEMORY) ? options_text(o, OPTION_DRAFT_MEMORY) : NULL,
         .cgroups = options_switch(o, OPTION_CGROUP),
-        .tls = *tls};
+        .tls = *tls,
+        .access = *access};
     return up_run(&request);
 }
 
@@ -239,6 +242,7 @@ int cli_up(int argc, char **argv)
     Options o;
     Up up = {.lock = -1};
     TlsOptions tls;
+    Access access;
     Why why = {{0}};
     int code;
     if (!options_read(&o, &up_verb, argc, argv, &code)) return code;
@@ -249,8 +253,9 @@ int cli_up(int argc, char **argv)
         return complain_usage("up: give either --workers or --stations and --shards");
     if ((code = refuse_beside_cluster(&o)) != 0) return code;
     if ((code = tls_options_read(&o, &tls)) != 0) return code;
+    if ((code = access_options_read(&o, &access)) != 0) return code;
     stop_install();
-    code = run(&up, &o, &tls, &why);
+    code = run(&up, &o, &tls, &access, &why);
     leave(&up, code == 0);
     return code;
 }

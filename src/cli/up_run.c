@@ -14,7 +14,7 @@
 #include "host/ports.h"
 #include "host/supervise.h"
 
-enum { ARGUMENTS_MAX = 24, URL_BYTES = 320, LOG_BYTES = 4200 };
+enum { ARGUMENTS_MAX = 28, URL_BYTES = 320, LOG_BYTES = 4200 };
 
 typedef struct UpNode {
     char *arguments[ARGUMENTS_MAX];
@@ -76,6 +76,14 @@ static void node_arguments(UpState *s, const ClusterNode *n, char **out)
         out[i++] = (char *)(uintptr_t)r->tls.certificate;
         out[i++] = (char *)(uintptr_t)"--tls-key";
         out[i++] = (char *)(uintptr_t)r->tls.key;
+    }
+    if (r->access.keys_file && n->role == CLUSTER_COORDINATOR) {
+        out[i++] = (char *)(uintptr_t)"--api-keys";
+        out[i++] = (char *)(uintptr_t)r->access.keys_file;
+    }
+    if (r->access.cors && n->role == CLUSTER_COORDINATOR) {
+        out[i++] = (char *)(uintptr_t)"--cors";
+        out[i++] = (char *)(uintptr_t)r->access.cors;
     }
     if (r->drafts && n->role == CLUSTER_COORDINATOR) {
         out[i++] = (char *)(uintptr_t)"--drafts";
@@ -166,7 +174,7 @@ static void say_ready(void *context)
     printf("%s: %u slots of %u tokens, on http%s://%s\n", c->model_name, c->sessions, c->context,
            has_tls(s, first) ? "s" : "", ports_text(first->host, first->port, place));
     (void)fflush(stdout);
-    if (is_loopback(first->host)) return;
+    if (s->request->access.keys_file || is_loopback(first->host)) return;
     (void)snprintf(place, sizeof place, "%s port %u", first->host, (unsigned)first->port);
     tls_options_warn(place, has_tls(s, first));
 }
@@ -180,6 +188,7 @@ static int supervise(UpState *s)
         /* Their ports are ours, the calls say nothing, and no certificate is made out to them. */
         .http = {.unverified = true},
         .context = s,
+        .passes_hangups = s->request->access.keys_file != NULL,
         .ready = say_ready};
     Error error = supervise_run(&options, &why);
     if (error == ERR_CANCELLED) return 0;

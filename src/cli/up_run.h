@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/access_options.h"
 #include "cli/tls_options.h"
 
 typedef struct UpRun {
@@ -18,6 +19,7 @@ typedef struct UpRun {
     const char *draft_memory; /* as the flag has it; NULL: the node's choice */
     bool cgroups;
     TlsOptions tls; /* of the coordinator's API */
+    Access access;  /* to it */
 } UpRun;
 
 /* Until it is asked to end. Complains on standard error when it cannot go on. Result  the exit code. */

@@ -32,6 +32,7 @@
     X(status, OPERATE, "show a running cluster")                          \
     X(doctor, OPERATE, "say what is fine here, and what is not")          \
     X(ready, OPERATE, "say by exit code whether a server is ready")       \
+    X(keys, OPERATE, "make, list and revoke API keys")                    \
     X(completion, OPERATE, "print completions for bash, zsh or fish")     \
     X(man, OPERATE, "print the manual page")
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "api/request.h"
+#include "host/hangup.h"
 #include "host/http.h"
 #include "host/web_files.h"
 
@@ -81,6 +82,26 @@ static void notice_signal(ApiServer *a)
                 left == 1 ? " is" : "s are");
 }
 
+/* ---- Keys ---- */
+
+static Error load_keys(ApiServer *a, Why *why)
+{
+    Why warning;
+    TRY(access_load(&a->options.access, a->serve, &warning, why));
+    if (warning.text[0]) fprintf(stderr, "cobord: %s\n", warning.text);
+    return OK;
+}
+
+/* What is wrong with the new file is no reason to let nobody, or everybody, in. */
+static void notice_hangup(ApiServer *a)
+{
+    Why why = {{0}};
+    if (!a->options.access.keys_file || !hangup_take()) return;
+    if (load_keys(a, &why) == OK)
+        fprintf(stderr, "cobord: %u API keys were read again\n", serve_count_keys(a->serve));
+    else fprintf(stderr, "cobord: the API keys stay as they were: %s\n", why.text);
+}
+
 /* ---- The engine's thread ---- */
 
 static void wake(void *host)
@@ -102,6 +123,7 @@ void api_server_run(ApiServer *a)
 {
     for (;;) {
         notice_signal(a);
+        notice_hangup(a);
         ServeTurn turn = serve_turn(a->serve);
         if (turn == SERVE_OVER) break;
         if (turn == SERVE_IDLE) sleep_until_news(a, 1000);
@@ -210,7 +232,9 @@ static Error open_serve(ApiServer *a, Why *why)
     a->options.serve.page = &web_files;
     a->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (a->wake_fd < 0) return error_why(why, ERR_MEMORY, "no memory for the server");
-    return serve_open(&a->options.serve, &a->serve, why);
+    a->options.serve.cors = a->options.access.cors;
+    TRY(serve_open(&a->options.serve, &a->serve, why));
+    return a->options.access.keys_file ? load_keys(a, why) : OK;
 }
 
 Error api_server_open(const ApiServerOptions *options, ApiServer **out, Why *why)
@@ -222,6 +246,7 @@ Error api_server_open(const ApiServerOptions *options, ApiServer **out, Why *why
     pthread_cond_init(&a->news, NULL);
     Error error = open_serve(a, why);
     if (error == OK) catch_signals(a->wake_fd); /* before anybody learns that it serves */
+    if (error == OK && a->options.access.keys_file) hangup_watch();
     if (error == OK) error = open_http(a, why);
     if (error == OK) *out = a;
     else api_server_close(a);

@@ -5,6 +5,7 @@
 #ifndef COBORD_HOST_API_SERVER_H
 #define COBORD_HOST_API_SERVER_H
 
+#include "host/access.h"
 #include "host/listen.h"
 #include "serve/serve.h"
 
@@ -14,7 +15,8 @@ typedef struct ApiServerOptions {
     Listen listen;                                       /* the socket becomes the server's */
     const char *certificate_file, *certificate_key_file; /* PEM; NULL: no TLS */
     size_t bodies_bytes_max; /* of all requests that are read at once; 0: 64 MiB */
-    ServeOptions serve;      /* but for `host` and `page` */
+    Access access;           /* its file of keys is read again on SIGHUP */
+    ServeOptions serve;      /* but for `host`, `page` and `cors` */
 } ApiServerOptions;
 
 /* Accepts requests from here on. Owner  what the options point to must outlive it. */

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "host/access.h"
 #include "host/key.h"
 #include "host/listen.h"
 #include "host/tell.h"
@@ -32,6 +33,7 @@ typedef struct NodeOptions {
     const char *journal;         /* of a coordinator; NULL: beside the cluster file; "none": none */
     const char *certificate_file, *certificate_key_file; /* of a coordinator's API, in place of the
                                                           * file's; NULL: those of the file */
+    Access access;                                       /* to a coordinator's API */
 } NodeOptions;
 
 /* What every role starts with. */

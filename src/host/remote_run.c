@@ -30,7 +30,7 @@ static void announce(const Node *node, const ClusterFile *c)
     char what[CLUSTER_FILE_TEXT_BYTES_MAX + 64];
     (void)snprintf(what, sizeof what, "%s, %u slots of %u tokens", c->model_name, c->sessions,
                    c->context);
-    if (!node->listen.loopback)
+    if (!node->listen.loopback && !node->options->access.keys_file)
         fprintf(stderr, "cobord: anyone who reaches %s can use this server: its API has %s\n",
                 node->listen.address, node->certificate_file ? "no keys" : "neither keys nor TLS");
     node_announce(node, what);
@@ -96,6 +96,7 @@ static Error serve(Node *node, const OpenModel *model, Remote *remote, uint64_t 
         .listen = node->listen,
         .certificate_file = node->certificate_file,
         .certificate_key_file = node->certificate_key_file,
+        .access = node->options->access,
         .bodies_bytes_max = bodies_bytes(c, draft_bytes),
         .serve = {.form_bytes_max = remote_form_bytes(remote),
                   .model = c->model_name,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "host/clock.h"
+#include "host/hangup.h"
 #include "host/stop.h"
 #include "host/supervise_process.h"
 
@@ -142,12 +143,21 @@ static bool is_time_for_first(const Supervise *s, uint64_t began_ms)
     return true;
 }
 
+/* One that has not answered yet reads everything anew anyway. */
+static void pass_hangup(Supervise *s)
+{
+    if (hangup_take() && s->processes[0].pid && s->processes[0].restart.well)
+        supervise_process_signal(&s->processes[0], SIGHUP);
+}
+
 static Error keep_alive(Supervise *s)
 {
     uint64_t began_ms = s->now_ms;
     bool complete = false;
     for (uint32_t i = 1; i < s->options->node_count; i++) TRY(start(s, &s->processes[i]));
+    if (s->options->passes_hangups) hangup_watch();
     while (!stop_asked()) {
+        if (s->options->passes_hangups) pass_hangup(s);
         if (!complete && is_time_for_first(s, began_ms)) {
             complete = true;
             TRY(start(s, &s->processes[0]));

@@ -6,6 +6,7 @@
  *      dead                started again (host/restart.h)
  *      GET /health, 1 s    no answer for 3 s: killed, and so started again: a frozen process too
  *   SIGINT, SIGTERM        SIGTERM to the first, which finishes what was begun; then to the others; then SIGKILL
+ *   SIGHUP                 passed on to the first, when it reads something again then
  *   a second signal        this process ends at once, and with it all others
  *
  * Invariants
@@ -47,6 +48,7 @@ typedef struct SuperviseOptions {
     const SuperviseNode *nodes;
     uint32_t node_count;
     const char *program; /* NULL: this one */
+    bool passes_hangups;
     HttpClientOptions http;
     void *context;
     void (*ready)(void *context); /* once */

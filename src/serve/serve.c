@@ -193,12 +193,13 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     s->unready_ns = 1; /* not ready since ever, until the engine says otherwise */
     s->lock = machine_lock_make();
     s->form_lock = machine_lock_make();
+    s->keys_lock = machine_lock_make();
     s->slots = calloc(options->slots, sizeof *s->slots);
     s->slot_used = calloc(options->slots, sizeof *s->slot_used);
     s->slot_forget = calloc(options->slots, sizeof *s->slot_forget);
     s->event = malloc(SERVE_EVENT_BYTES);
     Error error = OK;
-    if (!s->lock || !s->form_lock || !s->slots || !s->slot_used || !s->slot_forget || !s->event)
+    if (!s->lock || !s->form_lock || !s->keys_lock || !s->slots || !s->slot_used || !s->slot_forget || !s->event)
         error = error_why(why, ERR_MEMORY, "no memory for the server");
     if (error == OK) error = make_chat(s, why);
     if (error == OK) *out = s;
@@ -220,6 +221,8 @@ void serve_close(Serve *s)
     if (!s) return;
     machine_lock_free(s->lock);
     machine_lock_free(s->form_lock);
+    serve_keys_free(s->keys);
+    machine_lock_free(s->keys_lock);
     serve_form_close(s);
     free(s->slots);
     free(s->slot_used);

@@ -73,6 +73,7 @@ typedef struct ServeOptions {
     ServeEngine engine;
     Journal *journal; /* NULL: streams cannot be resumed */
     const ServePage *page; /* what a browser gets; NULL: nothing */
+    const char *cors; /* origins whose pages may use it (api/cors.h, checked); NULL: only its own */
 } ServeOptions;
 
 /* Owner  what the options point to must outlive it. Errors  ERR_MEMORY. */
@@ -80,6 +81,11 @@ MUST_CHECK Error serve_open(const ServeOptions *options, Serve **out, Why *why);
 /* Ends every answer, as if its client had left; then no exchange is kept any more. */
 void serve_end(Serve *serve);
 void serve_close(Serve *serve);
+
+/* The API is for the keys of this file from here on (api/keys.h); again, to replace them. Thread  any.
+ * Errors  those of keys_parse, ERR_MEMORY: all stays as it was. */
+MUST_CHECK Error serve_load_keys(Serve *serve, const char *text, size_t bytes, Why *why);
+uint32_t serve_count_keys(Serve *serve);
 
 /* ---- Requests. Thread  the HTTP server's. */
 

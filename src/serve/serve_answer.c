@@ -6,6 +6,13 @@
 #include "serve/machine.h"
 #include "serve/serve_state.h"
 
+/* Before its answer has ended: who has that may send another request. */
+static void leave_key(Serve *s, ServeJob *job)
+{
+    serve_keys_leave(s, job->key);
+    job->key = NULL;
+}
+
 void serve_answer_free_job(Serve *s, ServeJob *job)
 {
     for (uint32_t i = 0; i < job->answer_count; i++) {
@@ -17,6 +24,7 @@ void serve_answer_free_job(Serve *s, ServeJob *job)
     free(job->hops);
     serve_form_free(s, job);
     free(job->echo);
+    leave_key(s, job);
     if (job->x) http_exchange_release(job->x);
     free(job->memory);
     free(job);
@@ -68,6 +76,7 @@ static void log_gone(const ServeJob *job)
 void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
 {
     for (uint32_t i = 0; i < job->answer_count; i++) set_done(s, &job->answers[i], true);
+    leave_key(s, job);
     if (!refusal) {
         s->figures.gone++;
         log_gone(job);
@@ -203,6 +212,7 @@ static void end_job(Serve *s, ServeJob *job)
 {
     AnswerUsage usage = usage_of(job);
     s->figures.answers += job->answer_count;
+    leave_key(s, job);
     if (job->stream ? end_stream(job, &usage) : send_whole(job, &usage)) {
         serve_answer_free_job(s, job);
         return;
@@ -346,6 +356,7 @@ static bool take_token(Serve *s, ServeAnswer *a, uint32_t id, const CoordinatorS
     if (!a->first_ns) a->first_ns = machine_now_ns();
     a->place = a->places_before + ++a->generated;
     s->figures.generated_tokens++;
+    if (a->generated > a->journaled) serve_keys_charge(s, a->job->key, 1);
     if (a->job->journaled && a->generated > a->journaled)
         journal_token(s->options.journal, a->job->head.id, a->index, a->generated - 1, id);
     bool end = tokenizer_is_end(s->options.tokenizer, id);

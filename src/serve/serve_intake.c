@@ -17,6 +17,8 @@ typedef struct Ids {
 typedef struct Intake {
     Serve *serve;
     HttpExchange *x;
+    ServeKey *key; /* until a job has it */
+    bool told;     /* the client, what its key has left */
     Request request;
     Refusal refusal;
     void *memory;
@@ -417,12 +419,37 @@ static void enqueue(Serve *s, ServeJob *job)
     serve_wake(s);
 }
 
+/* All prompts, each once. The client hears what is left then, however it goes on. */
+static bool take_tokens(Intake *in)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < in->prompt_count; i++) count += in->prompts[i].count;
+    in->told = true;
+    return serve_keys_take_tokens(in->serve, in->x, in->key, count, &in->refusal);
+}
+
+/* Before the answer: who has it may have another one. */
+static void leave(Intake *in)
+{
+    serve_keys_leave(in->serve, in->key);
+    in->key = NULL;
+}
+
+/* The job is the engine's from here on, and what it has of the request's with it. */
+static void hand_over(Intake *in, ServeJob *job)
+{
+    job->key = in->key;
+    in->key = NULL;
+    enqueue(in->serve, job);
+}
+
 static bool generate(Intake *in)
 {
     Why why = {{0}};
     if (!check_prompts(in) || !check_figures(in)) return false;
     Error error = sampler_check(&in->request.params, in->serve->options.vocabulary, &why);
     if (error != OK) return refusal_of_error(&in->refusal, error, &why);
+    if (!take_tokens(in)) return false;
     ServeJob *job = make_job(in);
     if (!job) return false;
     if (!admit(in, job->answer_count)) {
@@ -438,7 +465,7 @@ static bool generate(Intake *in)
         serve_answer_free_job(in->serve, job);
         return false;
     }
-    enqueue(in->serve, job);
+    hand_over(in, job);
     return true;
 }
 
@@ -544,9 +571,12 @@ static bool read_request(Intake *in)
 static bool answer(Intake *in)
 {
     if (!read_request(in) || !take_prompts(in)) return false;
-    if (in->request.loads) return reply_loaded(in);
-    if (in->request.kind == REQUEST_OLLAMA_SHOW) return reply_show(in);
-    if (request_generates(in->request.kind)) return generate(in);
+    bool loads = in->request.loads, shows = in->request.kind == REQUEST_OLLAMA_SHOW;
+    if (!loads && request_generates(in->request.kind)) return generate(in);
+    if (!loads && !shows && !take_tokens(in)) return false;
+    leave(in);
+    if (loads) return reply_loaded(in);
+    if (shows) return reply_show(in);
     http_exchange_drop_body(in->x);
     return in->request.kind == REQUEST_TOKENIZE ? reply_ids(in) : reply_text(in);
 }
@@ -609,11 +639,16 @@ static bool resume(Intake *in, const char *place)
     return fine;
 }
 
-static void take_in(Serve *s, HttpExchange *x, const char *place)
+static void take_in(Serve *s, const ServeIntake *item)
 {
-    Intake in = {.serve = s, .x = x, .created_s = machine_time_s()};
-    if (!http_exchange_gone(x) && !(*place ? resume(&in, place) : answer(&in)))
+    HttpExchange *x = item->x;
+    Intake in = {.serve = s, .x = x, .key = item->key, .created_s = machine_time_s()};
+    if (!http_exchange_gone(x) && !(*item->place ? resume(&in, item->place) : answer(&in))) {
+        if (!in.told) serve_keys_tell(s, x, in.key);
+        leave(&in);
         serve_refuse(s, x, &in.refusal);
+    }
+    leave(&in);
     for (uint32_t i = 0; i < in.prompt_count; i++) free(in.prompts[i].ids);
     free(in.memory);
 }
@@ -634,7 +669,7 @@ bool serve_intake_take(Serve *s)
 {
     ServeIntake *item = take_oldest(s);
     if (!item) return false;
-    take_in(s, item->x, item->place);
+    take_in(s, item);
     http_exchange_release(item->x);
     free(item);
     return true;
@@ -648,16 +683,17 @@ static void keep_place(char out[SERVE_PLACE_BYTES], const char *place)
     out[bytes] = '\0';
 }
 
-void serve_intake_push(Serve *s, HttpExchange *x)
+void serve_intake_push(Serve *s, HttpExchange *x, ServeKey *key)
 {
     ServeIntake *item = malloc(sizeof *item);
     if (!item) {
         Refusal refusal;
         (void)refusal_make(&refusal, REFUSAL_MEMORY, NULL, "not enough memory for a request");
+        serve_keys_leave(s, key);
         serve_refuse(s, x, &refusal);
         return;
     }
-    *item = (ServeIntake){.x = x};
+    *item = (ServeIntake){.x = x, .key = key};
     const char *place = http_exchange_header(x, "Last-Event-ID");
     if (place) keep_place(item->place, *place ? place : "?");
     http_exchange_keep(x);

@@ -6,6 +6,7 @@
 
 #include "api/metrics.h"
 #include "serve/machine.h"
+#include "serve/serve_cors.h"
 #include "serve/serve_state.h"
 
 typedef enum Route {
@@ -106,7 +107,7 @@ static bool is_unready(const Serve *s, Why *why)
            !serve_ready(s, why);
 }
 
-static void check_post(Serve *s, HttpExchange *x)
+static bool check_post(Serve *s, HttpExchange *x)
 {
     Refusal refusal = {.kind = REFUSAL_NONE};
     Why why = {{0}};
@@ -125,30 +126,69 @@ static void check_post(Serve *s, HttpExchange *x)
     else if (request_generates(kind) && is_unready(s, &why))
         (void)refusal_make(&refusal, REFUSAL_UNREADY, NULL, "the cluster is not complete: %s",
                            why.text);
-    if (refusal.kind != REFUSAL_NONE) serve_refuse(s, x, &refusal);
+    if (refusal.kind == REFUSAL_NONE) return true;
+    serve_refuse(s, x, &refusal);
+    return false;
+}
+
+static void refuse_path(Serve *s, HttpExchange *x)
+{
+    Refusal refusal;
+    (void)refusal_make(&refusal, REFUSAL_PATH, NULL, "there is nothing at this path; %s",
+                       strncmp(http_exchange_path(x), "/api/", 5) == 0
+                           ? "of Ollama's API there are chat, generate, show, tags, ps, version"
+                           : "see /v1/models and docs/api.md");
+    serve_refuse(s, x, &refusal);
+}
+
+/* Whether the request goes on; else it was refused. */
+static bool check_path(Serve *s, HttpExchange *x, const Path *path)
+{
+    const char *method = http_exchange_method(x);
+    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0,
+         post = strcmp(method, "POST") == 0;
+    if (path->route == NOWHERE) refuse_path(s, x);
+    else if (path->post && get && http_exchange_header(x, "Last-Event-ID"))
+        return true; /* a stream that goes on needs no body */
+    else if (path->post ? !post : !get) refuse_method(s, x, path->post);
+    else return !post || check_post(s, x);
+    return false;
+}
+
+/* ---- Keys ---- */
+
+/* For everybody, keys or not: whether it is there, and the question whether another page may ask. */
+static bool is_public(const HttpExchange *x, const Path *path)
+{
+    return path->route == HEALTH || path->route == READY || path->route == ROOT ||
+           path->route == PAGE || strcmp(http_exchange_method(x), "OPTIONS") == 0;
+}
+
+static bool is_allowed(Serve *s, HttpExchange *x, const Path *path)
+{
+    Refusal refusal;
+    bool admin = path->route == METRICS || path->route == CLUSTER;
+    if (is_public(x, path) || serve_keys_check(s, x, admin, &refusal)) return true;
+    serve_refuse(s, x, &refusal);
+    return false;
 }
 
 void serve_routes_head(Serve *s, HttpExchange *x)
 {
     const Path *path = find(s, x);
-    const char *method = http_exchange_method(x);
-    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0,
-         post = strcmp(method, "POST") == 0;
+    Refusal refusal;
     s->figures.requests++;
-    if (path->route == NOWHERE) {
-        Refusal refusal;
-        (void)refusal_make(&refusal, REFUSAL_PATH, NULL, "there is nothing at this path; %s",
-                           strncmp(http_exchange_path(x), "/api/", 5) == 0
-                               ? "of Ollama's API there are chat, generate, show, tags, ps, version"
-                               : "see /v1/models and docs/api.md");
+    if (serve_cors_takes(s, x) || !is_allowed(s, x, path) || !check_path(s, x, path)) return;
+    if (path->route == INTAKE && !serve_keys_take_request(s, x, &refusal))
         serve_refuse(s, x, &refusal);
-    } else if (path->post && get && http_exchange_header(x, "Last-Event-ID")) {
-        return; /* a stream that goes on needs no body */
-    } else if (path->post ? !post : !get) {
-        refuse_method(s, x, path->post);
-    } else if (post) {
-        check_post(s, x);
-    }
+}
+
+static void push(Serve *s, HttpExchange *x)
+{
+    Refusal refusal;
+    ServeKey *key;
+    if (serve_keys_enter(s, x, &key, &refusal)) serve_intake_push(s, x, key);
+    else serve_refuse(s, x, &refusal);
 }
 
 /* ---- Answers at once ---- */
@@ -314,6 +354,6 @@ void serve_routes_request(Serve *s, HttpExchange *x)
     case VERSION: reply_version(s, x); break;
     case ROOT: serve_page_reply_root(s->options.page, x, RUNS); break;
     case PAGE: serve_page_reply(serve_page_find(s->options.page, http_exchange_path(x)), x); break;
-    default: serve_intake_push(s, x); break;
+    default: push(s, x); break;
     }
 }

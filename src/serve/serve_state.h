@@ -11,6 +11,7 @@
 #include "serve/exchange.h"
 #include "serve/machine.h"
 #include "serve/serve.h"
+#include "serve/serve_keys.h"
 #include "text/chat.h"
 #include "text/grammar_mask.h"
 
@@ -73,6 +74,7 @@ typedef struct ServeAnswer {
 /* Made by an intake thread; afterwards the engine thread's alone, but for `gone`. */
 struct ServeJob {
     HttpExchange *x;
+    ServeKey *key; /* whose request it is; NULL: there are no keys */
     AnswerHead head;
     bool stream, journaled;
     bool scores, says_prompt, pools; /* what is wanted beside, in front, or instead of text */
@@ -103,6 +105,7 @@ typedef struct ServeFigures {
 enum { SERVE_PLACE_BYTES = 160 };
 typedef struct ServeIntake {
     HttpExchange *x;
+    ServeKey *key;
     char place[SERVE_PLACE_BYTES]; /* Last-Event-ID; "": a new request */
     struct ServeIntake *next;
 } ServeIntake;
@@ -122,7 +125,9 @@ struct Serve {
     void *vocab_memory;     /* NULL: no answer has needed a form yet; set once */
     size_t vocab_bytes;
     GrammarVocab vocab;
-    MachineLock *lock; /* of these: */
+    MachineLock *keys_lock; /* of: */
+    ServeKeys *keys;        /* NULL: everybody may do everything */
+    MachineLock *lock;      /* of these: */
     ServeIntake *intake_first, *intake_last;
     ServeAnswer *arrived_first, *arrived_last;
     /* the engine thread's */
@@ -163,7 +168,7 @@ void serve_slots_give(Serve *s);
 RequestKind serve_routes_kind(const Serve *s, const HttpExchange *x);
 
 /* serve_intake.c */
-void serve_intake_push(Serve *s, HttpExchange *x);
+void serve_intake_push(Serve *s, HttpExchange *x, ServeKey *key);
 
 /* serve_form.c: answers with a form. */
 /* Makes the job's grammar, when the request wants one. Thread  intake. Result  false with the refusal. */

@@ -75,13 +75,13 @@ class Server:
         self.err.close()
         return code
 
-    def call(self, path, body=None):
+    def call(self, path, body=None, headers=None):
         context = ssl.create_default_context(cafile=self.certificate)
         plain = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
         connection.sock = context.wrap_socket(plain, server_hostname=self.name)
         try:
-            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None)
+            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers or {})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:

@@ -28,8 +28,23 @@ static void compared_whole(void **state)
     assert_false(bearer_in_header(key, NULL));
 }
 
+static void key_of_a_header(void **state)
+{
+    (void)state;
+    size_t bytes;
+    const char *key = bearer_key("bearer  abc d \t", &bytes);
+    assert_int_equal(bytes, 5);
+    assert_memory_equal(key, "abc d", 5);
+    assert_non_null(bearer_key("Bearer ", &bytes));
+    assert_int_equal(bytes, 0);
+    assert_null(bearer_key("Bearer", &bytes));
+    assert_null(bearer_key("Basic abc", &bytes));
+    assert_null(bearer_key(NULL, &bytes));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(compared_whole)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(compared_whole),
+                                       cmocka_unit_test(key_of_a_header)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/hangup.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+static atomic_int hangups;
+
+static void note_hangup(int number)
+{
+    (void)number;
+    atomic_store(&hangups, 1);
+}
+
+void hangup_ignore(void) { (void)signal(SIGHUP, SIG_IGN); }
+
+void hangup_watch(void)
+{
+    struct sigaction action = {.sa_handler = note_hangup};
+    sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGHUP, &action, NULL);
+}
+
+bool hangup_take(void) { return atomic_exchange(&hangups, 0) != 0; }

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pages of other origins (api/cors.h): their headers on every answer, and the answer to the question that browsers
+ * ask first. */
+#ifndef COBORD_SERVE_SERVE_CORS_H
+#define COBORD_SERVE_SERVE_CORS_H
+
+#include "serve/exchange.h"
+#include "serve/serve.h"
+
+/* Adds the headers. Thread  the HTTP server's, with the head. Result  true: it was that question, and is answered. */
+bool serve_cors_takes(Serve *s, HttpExchange *x);
+
+#endif
