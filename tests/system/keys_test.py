@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""API keys, their limits and pages of other origins: `serve`, `up`, `cobord keys`, and what the official clients make of
-it."""
+"""API keys, their limits and pages of other origins: `serve`, `up`, `cobord keys`, and what the official clients make
+of it."""
 
 import http.client
 import json
@@ -53,7 +53,7 @@ def bearer(key):
     return {"Authorization": "Bearer " + key}
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition, seconds=30):
     end = time.time() + seconds
     while not condition():
         if time.time() > end:
@@ -165,6 +165,7 @@ class ServeTest(unittest.TestCase):
     def test_tokens(self):
         """The prompt is charged when it is let in, the answer as it comes, also beyond the limit."""
         key, server = secret("few"), self.server
+        began = time.time()
         status, headers, answer = server.chat(key, tokens=100, messages=STORY)
         self.assertEqual(status, 200)
         prompt, spent = answer["usage"]["prompt_tokens"], answer["usage"]["total_tokens"]
@@ -177,7 +178,8 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(got[2]["error"]["type"], "tokens")
         self.assertTrue(got[2]["error"]["retryable"])
         wait = int(got[1]["retry-after"])
-        self.assertAlmostEqual(wait, (spent + prompt - 120) / 2, delta=3)
+        most = (spent + prompt - 120) / 2  # two come each second
+        self.assertTrue(most - (time.time() - began) - 1 <= wait <= most + 1, (wait, most))
         self.assertRegex(got[1]["x-ratelimit-reset-tokens"], r"^([0-9]+m)?[0-9.]+s$")
         for path, body in (("/v1/embeddings", {"input": "word " * 60}), ("/tokenize", {"content": "word " * 60})):
             self.refused(server.ask(key, path, body), 429, "rate_limit_exceeded")
@@ -194,7 +196,7 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(got[1]["retry-after"], "1")
         self.assertEqual(server.ask(key, "/v1/models")[0], 200)  # takes no turn
         stream.close()
-        wait_until(lambda: server.chat(key)[0] == 200, 5)
+        wait_until(lambda: server.chat(key)[0] == 200, 30)
         for body in ({"messages": []}, {"messages": HI, "max_tokens": -1}, {"nonsense": 1}):  # each gives its turn back
             self.assertEqual(server.ask(key, CHAT, body)[0], 400)
         self.assertEqual(server.ask(key, "/tokenize", {"content": "x"})[0], 200)
@@ -239,7 +241,8 @@ class ServeTest(unittest.TestCase):
                             (403, self.server.ask(ALICE, "/metrics", None, page)),
                             (200, self.server.ask(ALICE, "/v1/models", None, page)),
                             (200, self.server.ask(ALICE, CHAT, {"messages": HI, "max_tokens": 1}, page)),
-                            (200, self.server.ask(ALICE, CHAT, {"messages": HI, "max_tokens": 1, "stream": True}, page)),
+                            (200, self.server.ask(ALICE, CHAT, {"messages": HI, "stream": True, "max_tokens": 1},
+                                                  page)),
                             (200, self.server.ask(None, "/health", None, page))):
             self.assertEqual((got[0], got[1].get("access-control-allow-origin")), (status, APP), got)
             self.assertIn("Retry-After", got[1]["access-control-expose-headers"])
