@@ -27,7 +27,11 @@ EXPORT(text) char *exported_text(uint32_t bytes)
 
 EXPORT(chance) uint8_t *exported_chance(void) { return machine_chance(); }
 
+/* Before a request: its key's limits go by it. */
+EXPORT(time) void exported_time(double now_ms) { machine_set_time(now_ms); }
+
 EXPORT(settings) Error exported_settings(uint32_t bytes) { return hub_settings(&hub, text, bytes); }
+EXPORT(keys) Error exported_keys(uint32_t bytes) { return hub_keys(&hub, text, bytes); }
 EXPORT(open) Error exported_open(uint32_t bytes) { return hub_open(&hub, text, bytes); }
 EXPORT(is_open) uint32_t exported_is_open(void) { return hub.stage == HUB_OPEN; }
 

@@ -24,7 +24,7 @@ function clusterOf(env) {
 }
 
 function settingsOf(env) {
-    const plain = ([name, value]) => typeof value === 'string' && !/^CLUSTER(_\d+)?$/.test(name);
+    const plain = ([name, value]) => typeof value === 'string' && !/^(CLUSTER(_\d+)?|API_KEYS)$/.test(name);
     return Object.entries(env).filter(plain).map(([name, value]) => `${name}=${value}\n`).join('');
 }
 
@@ -97,6 +97,7 @@ export class Coordinator {
         env.KNOT_BYTES ??= String((await this.env.KNOT_BUCKET.head(this.env.KNOT_KEY))?.size ?? 0);
         this.#drawChance();
         x.coordinator_settings(this.#say(settingsOf(env)));
+        if ('API_KEYS' in env) x.coordinator_keys(this.#say(String(env.API_KEYS)));
         x.coordinator_open(this.#say(clusterOf(env)));
         for (let kind; (kind = x.coordinator_next(Date.now())) !== REST && kind !== WAIT;) {
             if (kind === READ) await this.#read(invocation);
@@ -148,6 +149,7 @@ export class Coordinator {
     #head(request) {
         const headers = [...request.headers].map(([name, value]) => `\n${name}: ${value}`).join('');
         this.#drawChance();
+        this.#x.coordinator_time(Date.now());
         const head = `${request.method} ${targetOf(request)}${headers || '\n'}`;
         return this.#x.coordinator_request(this.#say(head));
     }

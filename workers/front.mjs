@@ -13,16 +13,25 @@ function isHealth(request) {
     return reading && targetOf(request).split('?', 1)[0] === '/health';
 }
 
-const json = (text, more) => new Response(text, { headers: { 'Content-Type': 'application/json' }, ...more });
+/* As the module's own answers (serve_cors.c); nodes have no CORS_ORIGINS. */
+function forPages(request, env) {
+    const list = env.CORS_ORIGINS, origin = request.headers.get('Origin');
+    if (!list) return {};
+    const answer = list === '*' ? '*' : list.split(',').includes(origin) ? origin : null;
+    return { Vary: 'Origin', ...(origin && answer ? { 'Access-Control-Allow-Origin': answer } : {}) };
+}
+
+const json = (text, headers, status) => new Response(text, { status,
+    headers: { 'Content-Type': 'application/json', ...headers } });
 
 export const front = {
     async fetch(request, env) {
-        if (isHealth(request)) return json(HEALTH);
+        if (isHealth(request)) return json(HEALTH, forPages(request, env), 200);
         try {
             return await env.NODE.get(env.NODE.idFromName('node')).fetch(request);
         } catch (error) {
             console.error(`the object did not answer: ${error?.message ?? error}`);
-            return json(GONE, { status: 503, headers: { 'Content-Type': 'application/json', 'Retry-After': '1' } });
+            return json(GONE, { 'Retry-After': '1', ...forPages(request, env) }, 503);
         }
     },
 };

@@ -6,6 +6,7 @@
 #include "exchange.h"
 #include "machine.h"
 #include "serve/machine.h"
+#include "serve/serve_cors.h"
 #include "streams.h"
 
 enum { WAIT_NS_MAX = 1000000000 };
@@ -103,6 +104,7 @@ static void refuse(const Hub *hub, HttpExchange *x)
     (void)refusal_make(&refusal, REFUSAL_UNREADY, NULL, "the coordinator did not start: %s: %s",
                        error_text(hub->error), hub->why.text);
     refusal_write(&refusal, &w);
+    serve_cors_add(hub->cors[0] ? hub->cors : NULL, x);
     http_reply(
         x,
         &(HttpReply){refusal_status(&refusal), "application/json", NULL, refusal_retry_s(&refusal)},

@@ -18,6 +18,7 @@
 #ifndef COBORD_WORKERS_HUB_H
 #define COBORD_WORKERS_HUB_H
 
+#include "api/cors.h"
 #include "cluster/pace.h"
 #include "cluster/pipeline.h"
 #include "knot/knot_index.h"
@@ -91,6 +92,10 @@ typedef struct Hub {
     char id[CLUSTER_FILE_ID_BYTES], version[32], key[HUB_KEY_BYTES];
     uint64_t knot_bytes, budget_bytes, subrequests_max;
     uint32_t drafts;
+    char cors[CORS_LIST_BYTES_MAX + 1]; /* "": none */
+    bool has_keys;
+    char *keys; /* the text of API_KEYS, until the server has it */
+    size_t keys_bytes;
     /* opening */
     ClusterFile cluster;
     const ClusterNode *self;
@@ -127,6 +132,8 @@ typedef struct Hub {
 /* hub_open.c */
 /* "NAME=value\n" lines. Errors  ERR_USAGE. */
 MUST_CHECK Error hub_settings(Hub *hub, const char *text, size_t bytes);
+/* The text of API_KEYS, a file of keys: without it everybody may use the API. Errors  ERR_MEMORY. */
+MUST_CHECK Error hub_keys(Hub *hub, const char *text, size_t bytes);
 /* The cluster file's JSON; then the loop until it waits or rests. */
 MUST_CHECK Error hub_open(Hub *hub, const char *cluster, size_t bytes);
 /* What was to be READ has come, or could not. */

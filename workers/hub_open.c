@@ -66,6 +66,14 @@ static Error set_subrequests(Hub *hub, const char *value, size_t bytes, Why *why
                      (unsigned long long)hub->subrequests_max, SUBREQUESTS_LEAST);
 }
 
+static Error set_cors(Hub *hub, const char *value, size_t bytes, Why *why)
+{
+    TRY(set_text("CORS_ORIGINS", hub->cors, sizeof hub->cors, value, bytes, why));
+    Why about = {{0}};
+    Error error = bytes ? cors_check(hub->cors, &about) : OK;
+    return error == OK ? OK : error_why(why, error, "CORS_ORIGINS: %s", about.text);
+}
+
 static Error set(Hub *hub, const char *name, size_t name_bytes, const char *value, size_t bytes)
 {
     Why *why = &hub->why;
@@ -78,6 +86,7 @@ static Error set(Hub *hub, const char *name, size_t name_bytes, const char *valu
     if (IS("MEMORY_BUDGET_BYTES"))
         return number("MEMORY_BUDGET_BYTES", value, bytes, &hub->budget_bytes, why);
     if (IS("SUBREQUESTS_MAX")) return set_subrequests(hub, value, bytes, why);
+    if (IS("CORS_ORIGINS")) return set_cors(hub, value, bytes, why);
     if (IS("DRAFTS")) return set_drafts(hub, value, bytes, why);
 #undef TEXT
 #undef IS
@@ -104,6 +113,17 @@ static Error read_settings(Hub *hub, const char *text, size_t bytes)
 Error hub_settings(Hub *hub, const char *text, size_t bytes)
 {
     return fail(hub, read_settings(hub, text, bytes));
+}
+
+Error hub_keys(Hub *hub, const char *text, size_t bytes)
+{
+    if (hub->stage == HUB_FAILED) return hub->error;
+    hub->has_keys = true;
+    hub->keys_bytes = bytes;
+    hub->keys = malloc(bytes + 1);
+    if (!hub->keys || !text) return fail(hub, error_why(&hub->why, ERR_MEMORY, "API_KEYS"));
+    memcpy(hub->keys, text, bytes);
+    return OK;
 }
 
 static Error find_self(Hub *hub)
@@ -250,6 +270,18 @@ static uint32_t connections(void *host)
     return exchange_count();
 }
 
+/* What is no file of keys lets nobody in: the coordinator does not start. */
+static Error load_keys(Hub *hub)
+{
+    Why about = {{0}};
+    if (!hub->has_keys) return OK;
+    Error error = serve_load_keys(hub->serve, hub->keys, hub->keys_bytes, &about);
+    explicit_bzero(hub->keys, hub->keys_bytes);
+    free(hub->keys);
+    hub->keys = NULL;
+    return error == OK ? OK : error_why(&hub->why, error, "API_KEYS: %s", about.text);
+}
+
 static Error build_server(Hub *hub)
 {
     const ClusterFile *c = &hub->cluster;
@@ -274,9 +306,11 @@ static Error build_server(Hub *hub)
         .version = hub->version,
         .engine = hub_engine(hub),
         .journal = streams_journal(),
+        .cors = hub->cors[0] ? hub->cors : NULL,
     };
     TRY(hub_watch_open(hub));
-    return serve_open(&options, &hub->serve, &hub->why);
+    TRY(serve_open(&options, &hub->serve, &hub->why));
+    return load_keys(hub);
 }
 
 /* ---- The loop ---- */

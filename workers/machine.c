@@ -42,6 +42,7 @@ void machine_set_time(double now_ms)
 void machine_rest(void) { machine.rests = true; }
 
 uint64_t machine_now_ns(void) { return machine.steady_ns; }
+uint64_t machine_wall_ns(void) { return machine.day_ms * 1000000; }
 uint64_t machine_time_s(void) { return machine.day_ms / 1000; }
 uint64_t machine_resident_bytes(void) { return reserve_bytes(); }
 

@@ -39,11 +39,10 @@ const OptionVerb deploy_verb = {
         "Writes the configurations into DIR (default: cloudflare), uploads the model with the keys of the\n"
         "environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), then runs wrangler for each script.\n"
         "--dry-run writes and validates only. docs/cloudflare.md is the guide.",
-    .examples =
-        "  cobord deploy cloudflare smollm2-135m --dry-run\n"
-        "  cobord deploy cloudflare qwen2.5-coder-1.5b \\\n"
-        "      --account 0123456789abcdef0123456789abcdef\n"
-        "  cobord deploy cloudflare qwen2.5-coder-1.5b --stations 2 --shards 8 --wardens\n",
+    .examples = "  cobord deploy cloudflare smollm2-135m --dry-run\n"
+                "  cobord deploy cloudflare qwen2.5-coder-1.5b \\\n"
+                "      --account 0123456789abcdef0123456789abcdef\n"
+                "  cobord deploy cloudflare qwen2.5-coder-1.5b --stations 2 --shards 8 --wardens\n",
     .options = deploy_options,
     .operands_min = 2,
     .operands_max = 2,
@@ -194,7 +193,10 @@ static void print(const Deploy *d, const DeployFolder *folder, const char *url)
     if (options_switch(d->options, OPTION_DRY_RUN))
         printf("Wrote %s. Without --dry-run the same command uploads the model and deploys.\n",
                folder->path);
-    else printf("%s is on %s\n", d->plan.name, url[0] ? url : "Cloudflare");
+    else
+        printf("%s is on %s\nAnyone who knows the address can use it, unless its coordinator has "
+               "keys: docs/cloudflare.md, section 3.\n",
+               d->plan.name, url[0] ? url : "Cloudflare");
 }
 
 static const char *advice_of(Error error)

@@ -15,6 +15,7 @@
 enum { PAGE_BYTES = 4096 };
 
 uint64_t machine_now_ns(void) { return clock_now_ns(); }
+uint64_t machine_wall_ns(void) { return clock_now_ns(); }
 uint64_t machine_time_s(void) { return (uint64_t)time(NULL); }
 uint64_t machine_resident_bytes(void) { return memory_resident(); }
 

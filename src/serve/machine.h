@@ -10,6 +10,8 @@
 
 /* Of the clock that goes on steadily: differences count only. */
 uint64_t machine_now_ns(void);
+/* Goes on also where the steady clock stands while nobody works; it may jump. */
+uint64_t machine_wall_ns(void);
 /* The time of day, in seconds since 1970. */
 uint64_t machine_time_s(void);
 /* Not to be guessed. */

@@ -40,16 +40,20 @@ static void refuse(Serve *s, HttpExchange *x)
     serve_refuse(s, x, &refusal);
 }
 
-bool serve_cors_takes(Serve *s, HttpExchange *x)
+void serve_cors_add(const char *list, HttpExchange *x)
 {
-    const char *list = s->options.cors, *origin = http_exchange_header(x, "Origin"),
-               *answer = cors_answer(list, origin);
-    if (!list) return false;
-    add(x, "Vary: ", "Origin");
+    const char *answer = cors_answer(list, http_exchange_header(x, "Origin"));
+    if (list) add(x, "Vary: ", "Origin");
     if (answer) add(x, "Access-Control-Allow-Origin: ", answer);
     if (answer) add(x, "Access-Control-Expose-Headers: ", CORS_EXPOSED);
-    if (!origin || !is_question(x)) return false;
-    if (answer) allow(x);
+}
+
+bool serve_cors_takes(Serve *s, HttpExchange *x)
+{
+    const char *list = s->options.cors, *origin = http_exchange_header(x, "Origin");
+    serve_cors_add(list, x);
+    if (!list || !origin || !is_question(x)) return false;
+    if (cors_answer(list, origin)) allow(x);
     else refuse(s, x);
     return true;
 }

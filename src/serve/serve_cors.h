@@ -7,6 +7,8 @@
 #include "serve/exchange.h"
 #include "serve/serve.h"
 
+/* The headers alone, of who answers without a server. */
+void serve_cors_add(const char *list, HttpExchange *x);
 /* Adds the headers. Thread  the HTTP server's, with the head. Result  true: it was that question, and is answered. */
 bool serve_cors_takes(Serve *s, HttpExchange *x);
 

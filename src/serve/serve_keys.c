@@ -56,7 +56,7 @@ static Error make_list(ServeKeys *t, Why *why)
         if (!key) return no_memory(why);
         *key = (ServeKey){.admin = entry->admin, .references = 1};
         memcpy(key->name, entry->name, sizeof key->name);
-        key_limits_start(&key->limiter, &entry->limits, machine_now_ns());
+        key_limits_start(&key->limiter, &entry->limits, machine_wall_ns());
     }
     return OK;
 }
@@ -82,7 +82,7 @@ static void take_over(ServeKeys *t, const ServeKeys *old)
         ServeKey *key = t->list[i] = old->list[before];
         key->references++;
         key->admin = entry->admin;
-        key_limits_change(&key->limiter, &entry->limits, machine_now_ns());
+        key_limits_change(&key->limiter, &entry->limits, machine_wall_ns());
     }
 }
 
@@ -175,7 +175,7 @@ static void add_count(HttpExchange *x, const char *name, const char *of, uint64_
 static void tell_bucket(HttpExchange *x, KeyBucket *b, const char *of)
 {
     char reset[KEY_LIMITS_DURATION_BYTES];
-    uint64_t now = machine_now_ns();
+    uint64_t now = machine_wall_ns();
     if (!b->limit) return;
     key_limits_write_duration(key_limits_full_ms(b, now), reset);
     add_count(x, "x-ratelimit-limit-", of, b->limit);
@@ -214,7 +214,7 @@ bool serve_keys_check(Serve *s, HttpExchange *x, bool admin, Refusal *refusal)
 
 static bool take_request(ServeKey *key, HttpExchange *x, Refusal *refusal)
 {
-    uint64_t wait_ms = key_limits_take(&key->limiter.requests, 1, machine_now_ns());
+    uint64_t wait_ms = key_limits_take(&key->limiter.requests, 1, machine_wall_ns());
     key->requests++;
     if (!wait_ms) return true;
     tell(x, key);
@@ -280,7 +280,7 @@ bool serve_keys_take_tokens(Serve *s, HttpExchange *x, ServeKey *key, size_t cou
 {
     if (!key) return true;
     machine_lock(s->keys_lock);
-    uint64_t wait_ms = key_limits_take(&key->limiter.tokens, count, machine_now_ns());
+    uint64_t wait_ms = key_limits_take(&key->limiter.tokens, count, machine_wall_ns());
     if (!wait_ms) key->prompt_tokens += count;
     tell(x, key);
     bool fine = !wait_ms || refuse_tokens(key, count, wait_ms, refusal);
@@ -292,7 +292,7 @@ void serve_keys_charge(Serve *s, ServeKey *key, uint32_t tokens)
 {
     if (!key) return;
     machine_lock(s->keys_lock);
-    key_limits_charge(&key->limiter.tokens, tokens, machine_now_ns());
+    key_limits_charge(&key->limiter.tokens, tokens, machine_wall_ns());
     key->generated_tokens += tokens;
     machine_unlock(s->keys_lock);
 }
