@@ -88,6 +88,7 @@ static void end_call(Pipeline *p, Call *c, Ended *e)
     if (c->body.path == PIPELINE_FORWARD) pipeline_forward_ended(p, f, e);
     else if (f) pipeline_shards_ended(p, f, number / TWINS % p->shards, number % TWINS, e);
     else if (c->body.path == PIPELINE_HEALTH) pipeline_nodes_health_ended(p, e);
+    else pipeline_nodes_drop_ended(p, e);
 }
 
 void pipeline_calls_cancel(Pipeline *p, uint32_t call)
@@ -159,7 +160,8 @@ static Error read_status(const Call *c, const PipelineAnswer *a, Why *why)
         *why = a->why;
         return a->error;
     }
-    if (a->status == 200 || c->body.path == PIPELINE_DROP) return OK;
+    bool drops = c->body.path == PIPELINE_DROP; /* to who has none of it, too */
+    if (a->status == 200 || (drops && a->status != 401)) return OK;
     return node_error_read(a->status, c->body.answer, a->bytes, why);
 }
 

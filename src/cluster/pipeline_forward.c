@@ -105,7 +105,7 @@ static void wait(Pipeline *p, Frame *f, const Range *r)
     if (!f->waits_since_ns) f->waits_since_ns = p->now_ns ? p->now_ns : 1;
     if (!coordinator_frame_is_wanted(p->coordinator, f->work)) {
         pipeline_give_up(p);
-    } else if (is_patience_over(p, r, f)) {
+    } else if (is_patience_over(p, r, f) || pipeline_nodes_locked(p, r)) {
         Why why;
         Error error = pipeline_nodes_explain(p, r, &why);
         pipeline_refuse(p, f, error, &why);

@@ -3,6 +3,10 @@
  *
  *   UNKNOWN, UP --a call failed, or two healths were missed--> DOWN --its health was heard--> UP
  *
+ * DOWN and locked: it refused our key, which its health does not look at. In place of its health a session that
+ * nobody has is dropped: whoever answers anything but 401 has our key by now. When all nodes of a range are locked,
+ * its frames are refused at once.
+ *
  * DOWN: its health is asked for after 50 ms, then after twice as long each time, up to 2 s; only a call that
  * succeeds sets that back, so that a node that is alive but of no use is not asked in a loop. Who
  * is DOWN gets no call: a frozen process costs its three seconds once. */
@@ -116,7 +120,7 @@ void pipeline_nodes_heard(Pipeline *p, uint32_t node)
 {
     Node *n = pipeline_node_of(p, node);
     n->state = PIPELINE_UP;
-    n->gone = false;
+    n->gone = n->locked = false;
     n->misses = 0;
     n->health_ns = p->now_ns + HEALTH_NS;
     update_range(p, n);
@@ -162,8 +166,17 @@ void pipeline_nodes_failed(Pipeline *p, uint32_t node, Error error, const Why *w
     Node *n = pipeline_node_of(p, node);
     n->failures++;
     n->failed_in_a_row++;
+    n->locked = error == ERR_KEY;
+    n->gone |= n->locked;
     keep_why(n, error, why);
     if (node != PIPELINE_OWN && n->state != PIPELINE_DOWN) set_down(p, n);
+}
+
+bool pipeline_nodes_locked(const Pipeline *p, const Range *r)
+{
+    for (uint32_t i = 0; i < r->count; i++)
+        if (!p->nodes[r->first + i].locked) return false;
+    return true;
 }
 
 Error pipeline_nodes_explain(const Pipeline *p, const Range *r, Why *why)
@@ -189,9 +202,39 @@ static void ask_health(Pipeline *p, uint32_t node)
     if (pipeline_calls_is_free(p, call.call)) pipeline_calls_make(p, &call, 0);
 }
 
+/* Whether it takes our key now. */
+static void knock(Pipeline *p, uint32_t node)
+{
+    PipelineCall call = {.call = pipeline_calls_of_drop(p, node),
+                         .node = node,
+                         .part = p->config.cluster->nodes[node].part,
+                         .path = PIPELINE_DROP,
+                         .answer = p->nodes[node].drop_answer,
+                         .answer_room = FRAME_ERROR_ROOM};
+    if (!pipeline_calls_is_free(p, call.call)) return;
+    p->nodes[node].health_ns = UINT64_MAX; /* until it has ended */
+    pipeline_calls_make(p, &call, 0);
+}
+
+void pipeline_nodes_drop_ended(Pipeline *p, const Ended *e)
+{
+    Node *n = pipeline_node_of(p, e->call->node);
+    if (!n->locked) return;
+    if (e->error == OK) {
+        pipeline_nodes_heard(p, e->call->node);
+        return;
+    }
+    keep_why(n, e->error, &e->why);
+    set_down(p, n);
+}
+
 void pipeline_nodes_health_ended(Pipeline *p, const Ended *e)
 {
     Node *n = pipeline_node_of(p, e->call->node);
+    if (n->locked) { /* it was asked before that was known */
+        n->health_ns = p->now_ns + n->backoff_ns;
+        return;
+    }
     if (e->error == OK) {
         pipeline_nodes_heard(p, e->call->node);
         return;
@@ -238,7 +281,7 @@ void pipeline_nodes_step(Pipeline *p)
 {
     for (uint32_t i = 0; i < p->config.cluster->node_count; i++) {
         if (p->nodes[i].range == NONE) continue;
-        if (p->nodes[i].health_ns <= p->now_ns) ask_health(p, i);
+        if (p->nodes[i].health_ns <= p->now_ns) (p->nodes[i].locked ? knock : ask_health)(p, i);
         if (p->nodes[i].range < p->stations) ask_drop(p, i);
     }
 }
@@ -281,13 +324,16 @@ void pipeline_node(const Pipeline *p, uint32_t node, PipelineNode *out)
 bool pipeline_is_complete(const Pipeline *p, Why *why)
 {
     uint32_t missing = 0;
-    const char *first = "";
+    const char *first = "", *last = "";
     for (uint32_t i = 0; i < p->stations + pipeline_ends_first(p); i++) {
         if (!p->ranges[i].none_since_ns) continue;
-        if (!missing++) first = p->config.cluster->nodes[p->ranges[i].first].id;
+        if (missing++) continue;
+        first = p->config.cluster->nodes[p->ranges[i].first].id;
+        last = p->nodes[p->ranges[i].active].last.text;
     }
     if (missing == 1)
-        return error_why(why, ERR_UNREACHABLE, "the range of %s has no node", first) == OK;
+        return error_why(why, ERR_UNREACHABLE, "the range of %s has no node%s%s", first,
+                         *last ? ": " : "", last) == OK;
     return !missing ||
            error_why(why, ERR_UNREACHABLE, "%u ranges have no node: that of %s and others", missing,
                      first) == OK;

@@ -5,6 +5,7 @@
  *      ^                                                   |
  *      '-- once more, after a while ------------------------ until there is no hope: zero rows
  *
+ * Nodes that all refuse our key are no loss to be borne but a mistake to be told: the frame is refused.
  * No hope: every node has been DOWN for 3 s, or six calls failed. What is asked of a range that has been DOWN
  * for longer therefore costs nothing but the own store's answer.
  *
@@ -95,6 +96,10 @@ static void climb(Pipeline *p, Frame *f, uint32_t shard)
         send(p, f, shard, 0, node);
     } else if (!a->own_failed) {
         send(p, f, shard, 0, PIPELINE_OWN);
+    } else if (pipeline_nodes_locked(p, r)) {
+        Why why;
+        Error error = pipeline_nodes_explain(p, r, &why);
+        pipeline_refuse(p, f, error, &why);
     } else if (is_hopeless(p, f, shard)) {
         take_zero(p, f, shard);
     } else if (!r->none_since_ns) {
@@ -149,6 +154,7 @@ void pipeline_shards_step(Pipeline *p, Frame *f)
         if (!f->asks[i].open) continue;
         if (is_idle(p, f, i)) climb(p, f, i);
         else hedge(p, f, i);
+        if (f->stage == STAGE_LEAVING) return;
         open |= f->asks[i].open;
     }
     if (open || f->calls) return;

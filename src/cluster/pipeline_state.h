@@ -47,6 +47,7 @@ typedef struct Node {
     PipelineNodeState state;
     uint32_t range;      /* NONE: not asked by us */
     bool gone;           /* DOWN, and it did not answer for its health either */
+    bool locked;         /* DOWN, since it refused our key: its health says nothing about that */
     uint32_t misses;     /* of its health, in a row */
     uint64_t backoff_ns; /* until it is tried again; grows until a call succeeds */
     uint64_t health_ns;  /* when its health is asked for next */
@@ -277,12 +278,15 @@ uint64_t pipeline_nodes_usual_ns(const Pipeline *p, uint32_t node, PipelinePath 
 void pipeline_nodes_add_time(Times *t, uint64_t ns);
 void pipeline_nodes_step(Pipeline *p);
 /* Its health was asked for. */
+void pipeline_nodes_drop_ended(Pipeline *p, const Ended *e);
 void pipeline_nodes_health_ended(Pipeline *p, const Ended *e);
 void pipeline_nodes_drop(Pipeline *p, uint64_t session);
 /* The stages of a frame that ends now. */
 void pipeline_nodes_time_stages(Pipeline *p, const Frame *f);
 uint64_t pipeline_nodes_wake_ns(const Pipeline *p);
 /* "layers of station-1 (HOST:PORT): " and what happened. */
+/* Whether all nodes of the range refuse our key: who waits for them waits for ever. */
+bool pipeline_nodes_locked(const Pipeline *p, const Range *r);
 MUST_CHECK Error pipeline_nodes_explain(const Pipeline *p, const Range *r, Why *why);
 
 /* pipeline_costs.c */

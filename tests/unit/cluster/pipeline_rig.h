@@ -46,6 +46,7 @@ typedef enum RigFate {
     RIG_CUT_ANSWER,
     RIG_BUSY,    /* 503 */
     RIG_FOREIGN, /* 409, the handshake */
+    RIG_LOCKED,  /* 401: our key is another */
     RIG_SLOW,    /* ten times as long */
     RIG_LATE     /* lost, and arrives behind the next call of the same path */
 } RigFate;
@@ -352,7 +353,9 @@ static inline Error rig_work(Rig *rig, const PipelineCall *c, const uint8_t *bod
         error = rig_shard(rig, n, c->path, body, bytes, c->answer, c->answer_room, &answer->bytes,
                           &answer->why);
         break;
-    case PIPELINE_DROP: (void)station_service_drop(n->station_service, c->session); break;
+    case PIPELINE_DROP:
+        if (n->station_service) (void)station_service_drop(n->station_service, c->session);
+        break;
     case PIPELINE_HEALTH: break;
     }
     return error;
@@ -432,6 +435,9 @@ static inline void rig_start(Rig *rig, const PipelineCall *call)
         if (fate == RIG_LATE) rig->late_node = call->node;
     } else if (fate == RIG_BUSY || fate == RIG_FOREIGN) {
         rig_say_error(call, fate == RIG_BUSY ? ERR_AGAIN : ERR_UNSUPPORTED, &out->answer);
+    } else if (fate == RIG_LOCKED) {
+        (void)snprintf(out->answer.why.text, WHY_MAX, "the key is another");
+        rig_say_error(call, ERR_KEY, &out->answer);
     } else {
         rig_carry_out(rig, out, fate);
         if (fate == RIG_SLOW) out->due_ns += 9 * rig->latency_ns[call->path];
