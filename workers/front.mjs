@@ -1,12 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The front of a script: what the outside reaches. It answers GET /health itself, so that a node under
- * load is alive, and passes everything else to the script's one object, which computes. */
+ * load is alive, and passes everything else to the script's one object, which computes. Of a node it also
+ * refuses whoever does not have the cluster's key, so that nobody else takes a place in the object's queue. */
+import { readAway } from './stream.mjs';
 import { targetOf } from './target.mjs';
 
 const HEALTH = '{"status":"ok"}';
 const GONE = JSON.stringify({ error: {
     message: 'try again: the node began anew while it answered', type: 'node_error', param: null, code: 'again',
     retryable: true } });
+
+const LOCKED = JSON.stringify({ error: {
+    message: 'Authorization: Bearer KEY is missing, or has another key', type: 'node_error', param: null, code: 'key',
+    retryable: false } });
+
+/* In a time that depends on the length of `given` only. */
+function isKey(key, given) {
+    let differs = key.length ^ given.length;
+    for (let i = 0; i < given.length; i++) differs |= given.charCodeAt(i) ^ key.charCodeAt(i % key.length);
+    return differs === 0;
+}
+
+function isLocked(request, key) {
+    const [, given] = /^bearer +(.*?)[ \t]*$/i.exec(request.headers.get('Authorization') ?? '') ?? [];
+    return Boolean(key) && !isKey(key, given ?? '');
+}
 
 function isHealth(request) {
     const reading = request.method === 'GET' || request.method === 'HEAD';
@@ -33,5 +51,14 @@ export const front = {
             console.error(`the object did not answer: ${error?.message ?? error}`);
             return json(GONE, { 'Retry-After': '1', ...forPages(request, env) }, 503);
         }
+    },
+};
+
+/* Who sends first listens afterwards. */
+export const nodeFront = {
+    async fetch(request, env, context) {
+        if (isHealth(request) || !isLocked(request, env.CLUSTER_KEY)) return front.fetch(request, env, context);
+        if (request.body) await readAway(request.body).catch(() => {});
+        return json(LOCKED, { 'WWW-Authenticate': 'Bearer' }, 401);
     },
 };

@@ -89,7 +89,7 @@ typedef struct Hub {
     Error error;
     HubWish wish;
     /* settings */
-    char id[CLUSTER_FILE_ID_BYTES], version[32], key[HUB_KEY_BYTES];
+    char id[CLUSTER_FILE_ID_BYTES], version[32], key[HUB_KEY_BYTES], knot_key[HUB_KEY_BYTES];
     uint64_t knot_bytes, budget_bytes, subrequests_max;
     uint32_t drafts;
     char cors[CORS_LIST_BYTES_MAX + 1]; /* "": none */

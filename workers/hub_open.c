@@ -82,6 +82,7 @@ static Error set(Hub *hub, const char *name, size_t name_bytes, const char *valu
     if (IS("NODE_ID")) return TEXT("NODE_ID", hub->id);
     if (IS("VERSION")) return TEXT("VERSION", hub->version);
     if (IS("CLUSTER_KEY")) return TEXT("CLUSTER_KEY", hub->key);
+    if (IS("KNOT_KEY")) return TEXT("KNOT_KEY", hub->knot_key);
     if (IS("KNOT_BYTES")) return number("KNOT_BYTES", value, bytes, &hub->knot_bytes, why);
     if (IS("MEMORY_BUDGET_BYTES"))
         return number("MEMORY_BUDGET_BYTES", value, bytes, &hub->budget_bytes, why);
@@ -133,8 +134,10 @@ static Error find_self(Hub *hub)
     hub->self = cluster_file_find(c, id);
     if (!hub->self || hub->self->role != CLUSTER_COORDINATOR)
         return error_why(&hub->why, ERR_NOT_FOUND, "the cluster file has no coordinator %s", id);
-    if (!hub->knot_bytes) return error_why(&hub->why, ERR_USAGE, "KNOT_BYTES is missing");
-    return OK;
+    if (hub->knot_bytes) return OK;
+    if (!hub->knot_key[0]) return error_why(&hub->why, ERR_USAGE, "KNOT_KEY is missing");
+    return error_why(&hub->why, ERR_NOT_FOUND,
+                     "KNOT_KEY is %s, which is not in the bucket, or empty there", hub->knot_key);
 }
 
 static Error begin(Hub *hub, const char *cluster, size_t bytes)
@@ -328,7 +331,9 @@ void hub_read_came(Hub *hub, bool fine)
 {
     if (!hub->reads) return;
     hub->reads = false;
-    Error error = fine ? OK : error_why(&hub->why, ERR_UNREACHABLE, "the knot cannot be read");
+    Error error = fine ? OK
+                       : error_why(&hub->why, ERR_UNREACHABLE, "%s cannot be read from the bucket",
+                                   hub->knot_key);
     if (error == OK) error = hub->stage == HUB_TOKENIZER ? tokenizer_came(hub) : give(hub);
     (void)fail(hub, error);
 }

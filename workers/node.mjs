@@ -49,6 +49,7 @@ export class Node {
         this.#x.node_request(head);
         const gone = () => this.#x.node_gone();
         request.signal?.addEventListener('abort', gone);
+        if (request.signal?.aborted) gone(); // while others had their turn
         try {
             await this.#takeBody(request, ahead);
             await this.#loop();

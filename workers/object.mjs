@@ -11,11 +11,15 @@ import { Node } from './node.mjs';
 
 const WAITING_MAX = 64;
 
+/* Who waited while others were served may have left meanwhile: the runtime's loop has to turn for that to be heard. */
+const news = () => new Promise(resolve => setTimeout(resolve));
+
 export function objectOf(kind) {
     return class {
         #context; #env; #node;
         #last = Promise.resolve();
         #waiting = 0;
+        #turns = 0; // that have begun
         #ahead = new Ahead();
 
         constructor(context, env) {
@@ -26,15 +30,17 @@ export function objectOf(kind) {
 
         fetch(request) {
             if (this.#waiting >= WAITING_MAX) return this.#full();
+            const turn = this.#turns;
             this.#waiting++;
             return new Promise((resolve, reject) => {
                 const taken = this.#ahead.take(request);
-                this.#context.waitUntil(taken.then(body => this.#inTurn(request, body, resolve, reject)));
+                this.#context.waitUntil(taken.then(body => this.#inTurn(request, body, turn, resolve, reject)));
             });
         }
 
-        #inTurn(request, body, resolve, reject) {
-            this.#last = this.#last.then(() => this.#serve(request, body, resolve))
+        #inTurn(request, body, turn, resolve, reject) {
+            this.#last = this.#last.then(() => turn !== this.#turns && news())
+                .then(() => this.#serve(request, body, resolve))
                 .catch(error => this.#fall(error, reject))
                 .finally(() => this.#ahead.give(body));
             return this.#last;
@@ -53,6 +59,7 @@ export function objectOf(kind) {
 
         async #serve(request, body, respond) {
             this.#waiting--;
+            this.#turns++;
             if (!this.#node) await this.#open();
             await this.#node.serve(request, body, respond);
             if (this.#node.failed) this.#node = undefined;

@@ -44,8 +44,7 @@ static Error find(KeysFile *f, const char *path, Why *why)
     (void)snprintf(f->path, sizeof f->path, "%s", path);
     if (!linked) return OK;
     char *real = realpath(path, NULL);
-    if (!real)
-        return error_why(why, ERR_IO, "%s: a link to a file that is not there", path);
+    if (!real) return error_why(why, ERR_IO, "%s: %s", path, places_fault(path, errno));
     bool fits = strlen(real) < sizeof f->path;
     if (fits) (void)snprintf(f->path, sizeof f->path, "%s", real);
     free(real);

@@ -10,16 +10,10 @@
 
 #include "api/cors.h"
 #include "api/keys.h"
+#include "host/key.h"
+#include "host/places.h"
 
 /* ---- The file ---- */
-
-static Error cannot_open(const char *path, int number, Why *why)
-{
-    struct stat about;
-    bool dangles = number == ENOENT && lstat(path, &about) == 0 && S_ISLNK(about.st_mode);
-    return error_why(why, ERR_IO, "%s: %s", path,
-                     dangles ? "a link to a file that is not there" : strerror(number));
-}
 
 static Error read_all(int fd, const char *path, char *text, size_t room, size_t *bytes, Why *why)
 {
@@ -39,7 +33,7 @@ static Error look_at(int fd, const char *path, Why *warning, Why *why)
     if (fstat(fd, &about) != 0) return error_why(why, ERR_IO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(about.st_mode))
         return error_why(why, ERR_FORMAT, "%s: it is no regular file", path);
-    if (about.st_mode & (S_IRWXG | S_IRWXO))
+    if (key_is_open_to_others(&about))
         return error_why(warning, OK, "others may read %s: chmod 600 keeps its keys secret", path);
     return OK;
 }
@@ -50,7 +44,7 @@ Error access_read_file(const char *path, char **text, size_t *bytes, Why *warnin
     *bytes = 0;
     *warning = (Why){{0}};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return cannot_open(path, errno, why);
+    if (fd < 0) return error_why(why, ERR_IO, "%s: %s", path, places_fault(path, errno));
     Error error = look_at(fd, path, warning, why);
     size_t room = KEYS_TEXT_BYTES_MAX + 1;
     if (error == OK && !(*text = malloc(room)))

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "host/places.h"
+
 enum { RANDOM_BYTES = 32 };
 
 static Error check(const char *path, const char *key, size_t bytes, Why *why)
@@ -31,7 +33,7 @@ static Error check(const char *path, const char *key, size_t bytes, Why *why)
 
 /* A group that may read what belongs to somebody else: that is how this process reads it at all, a
  * secret that was mounted. */
-static bool is_open_to_others(const struct stat *about)
+bool key_is_open_to_others(const struct stat *about)
 {
     mode_t others = S_IRWXO | S_IWGRP | S_IXGRP;
     if (about->st_uid == geteuid()) others |= S_IRGRP;
@@ -45,7 +47,7 @@ Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *warning, Why 
     *warning = (Why){{0}};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &about) != 0) {
-        Error error = error_why(why, ERR_IO, "key file %s: %s", path, strerror(errno));
+        Error error = error_why(why, ERR_IO, "key file %s: %s", path, places_fault(path, errno));
         if (fd >= 0) close(fd);
         return error;
     }
@@ -59,7 +61,7 @@ Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *warning, Why 
     TRY(check(path, text, bytes, why));
     memcpy(out, text, bytes);
     out[bytes] = '\0';
-    if (is_open_to_others(&about))
+    if (key_is_open_to_others(&about))
         return error_why(warning, OK,
                          "others may read %s: chmod 600 keeps the cluster key a secret", path);
     return OK;
@@ -79,7 +81,7 @@ Error key_make(const char *path, char out[KEY_BYTES_MAX + 1], Why *why)
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_why(why, errno == EEXIST ? ERR_DUPLICATE : ERR_IO, "key file %s: %s", path,
-                         strerror(errno));
+                         places_fault(path, errno));
     bool written = write(fd, out, 2 * RANDOM_BYTES + 1) == 2 * RANDOM_BYTES + 1 && fsync(fd) == 0;
     out[2 * RANDOM_BYTES] = '\0';
     if (close(fd) == 0 && written) return OK;

@@ -14,6 +14,9 @@ enum { KEY_BYTES_MIN = 8, KEY_BYTES_MAX = 512 };
  * read or write the file, else "".
  * Errors  ERR_IO, ERR_FORMAT (shorter than 8, longer than 512, anything but visible ASCII). */
 MUST_CHECK Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *warning, Why *why);
+/* Whether others than its owner, or a group that is how this process reads it, may read or change a secret's file. */
+struct stat;
+bool key_is_open_to_others(const struct stat *about);
 /* Makes a key of 32 random bytes in hex and a file for it that only the owner may read; the file must not exist.
  * Errors  ERR_IO, ERR_DUPLICATE. */
 MUST_CHECK Error key_make(const char *path, char out[KEY_BYTES_MAX + 1], Why *why);

@@ -127,3 +127,11 @@ void places_remove(const char *path)
 {
     (void)nftw(path, places_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
+
+const char *places_fault(const char *path, int number)
+{
+    struct stat about;
+    bool link = lstat(path, &about) == 0 && S_ISLNK(about.st_mode);
+    bool dangles = (number == ENOENT || number == EEXIST) && link && stat(path, &about) != 0;
+    return dangles ? "a link to a file that is not there" : strerror(number);
+}

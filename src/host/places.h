@@ -50,6 +50,10 @@ MUST_CHECK Error places_join(char *out, size_t out_bytes, const char *directory,
  * is not there. */
 void places_remove(const char *path);
 
+/* "a link to a file that is not there" when that is why `path` could not be opened or made, else the system's words for
+ * `number`. */
+const char *places_fault(const char *path, int number);
+
 /* Error of a failed system call on `path`: ERR_NO_SPACE, ERR_NOT_FOUND, ERR_MEMORY or ERR_IO, with
  * the system's words. */
 MUST_CHECK Error places_system_error(int number, const char *path, Why *why);

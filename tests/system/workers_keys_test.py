@@ -4,6 +4,8 @@
 it, on the real runtime."""
 import http.client
 import json
+import socket
+import struct
 import time
 import unittest
 
@@ -125,6 +127,95 @@ class MalformedTest(unittest.TestCase):
                     self.assertNotIn("sk-", text)
             finally:
                 cluster.stop()
+
+
+class OtherClusterKeyTest(unittest.TestCase):
+    """A node is healthy, and refuses the coordinator's key: clients are told so, whoever else waits."""
+
+    def test_one_node(self):
+        for node_id in ("station-1", "shard-0"):
+            cluster = WorkerCluster(MODEL, ["0-15", "15-end"], 1)
+            try:
+                for other in members(cluster.file):
+                    if other not in (COORDINATOR, node_id):
+                        cluster.start(other)
+                cluster.start_workers([COORDINATOR, node_id], more={node_id: {"CLUSTER_KEY": "nobody-else-has-it"}})
+                began = time.time()
+                for stream in (False, True):
+                    status, got, text = ask(cluster, "POST", CHAT, {**HI, "stream": stream})
+                    # A stream has begun before its first frame goes out.
+                    self.assertEqual(status, 200 if stream else 503, text)
+                    for word in ("unreachable", node_id, "has another key"):
+                        self.assertIn(word, text)
+                status, _, text = ask(cluster, "GET", "/ready")
+                self.assertEqual(status, 503, text)
+                self.assertIn("another key", json.loads(text)["missing"])
+                self.assertLess(time.time() - began, 15)
+                self.assertNotIn("nobody-else", cluster.runtime.errors())
+            finally:
+                cluster.stop()
+
+
+class QueueTest(unittest.TestCase):
+    """The queue of a station's object is for those who have the key, and are still there."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = WorkerCluster(MODEL, ["0-15", "15-end"], 1, sessions=4)
+        workers = cls.cluster.start_workers(["station-0", "shard-0"])
+        cls.station = workers["station-0"]
+        cls.driver = nodes.Driver([cls.station], [workers["shard-0"]])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+
+    def send(self, body, key, length=None):
+        """A connection on which a frame was sent, or the beginning of one."""
+        s = socket.create_connection((self.station.host, self.station.port), timeout=30)
+        s.sendall(f"POST /forward HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Length: "
+                  f"{length or len(body)}\r\n\r\n".encode() + body)
+        return s
+
+    def test_half_bodies_without_the_key(self):
+        halves = [self.send(b"COBF", "another-key", 1000) for _ in range(100)]
+        try:
+            began = time.time()
+            self.assertEqual(self.station.call("GET", "/ready")[0], 200)
+            self.assertLess(time.time() - began, 5)  # a body is waited for for ten seconds
+        finally:
+            for s in halves:
+                s.close()
+        status, answer = self.station.call("POST", "/forward", bytes(1000), key="another-key")
+        self.assertEqual((status, code_of(answer)), (401, "key"))
+        self.assertEqual(self.station.call("GET", "/metrics", key=None)[0], 401)
+
+    def test_clients_that_left(self):
+        x = self.driver.embed(list(range(1000, 1032)))
+        frames = [self.driver.frame(self.station, x, session, 0) for session in range(1, 13)]
+        before = self.station.metrics()["cobord_station_rows_total"]
+        connections = [self.send(frame, nodes.KEY) for frame in frames]
+        time.sleep(0.3)
+        for connection in connections[1:]:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+            connection.close()
+        self.assertTrue(connections[0].recv(64).startswith(b"HTTP/1.1 200 "))
+        connections[0].close()
+        rows = self.station.metrics()["cobord_station_rows_total"] - before  # answered behind all of them
+        self.assertLess(rows, 32 * len(frames) * 3 / 4)
+
+
+class MissingKnotTest(unittest.TestCase):
+    def test_another_name(self):
+        """Whether the size is given or not, the name that is not there is said."""
+        cluster = WorkerCluster(MODEL, ["0-end"], 1)
+        try:
+            cluster.start_workers([COORDINATOR], more={COORDINATOR: {"KNOT_KEY": "nothing.knot"}})
+            status, _, text = ask(cluster, "POST", CHAT, HI)
+            self.assertEqual(status, 503, text)
+            self.assertIn("KNOT_KEY is nothing.knot, which is not in the bucket", text)
+        finally:
+            cluster.stop()
 
 
 if __name__ == "__main__":

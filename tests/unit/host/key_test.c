@@ -113,6 +113,24 @@ static void a_made_key_is_new_and_private(void **state)
     assert_string_not_equal(first, second);
 }
 
+/* Its target may be a mistake: nothing is made there, and the link is named. */
+static void link_to_nothing(void **state)
+{
+    (void)state;
+    char key[KEY_BYTES_MAX + 1];
+    Why warning, why;
+    (void)unlink(path);
+    assert_int_equal(symlink("/nonexistent/key", path), 0);
+    assert_int_equal(key_read(path, key, &warning, &why), ERR_IO);
+    assert_non_null(strstr(why.text, "a link to a file that is not there"));
+    assert_int_equal(key_make(path, key, &why), ERR_DUPLICATE);
+    assert_non_null(strstr(why.text, "a link to a file that is not there"));
+    assert_non_null(strstr(why.text, path));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(key_read(path, key, &warning, &why), ERR_IO);
+    assert_null(strstr(why.text, "a link"));
+}
+
 int main(void)
 {
     (void)snprintf(path, sizeof path, "/tmp/cobord-key-test-%d", (int)getpid());
@@ -122,6 +140,7 @@ int main(void)
         cmocka_unit_test(others_may_not_read_it),
         cmocka_unit_test(the_group_of_a_mounted_secret_may_read_it),
         cmocka_unit_test(a_made_key_is_new_and_private),
+        cmocka_unit_test(link_to_nothing),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)unlink(path);
