@@ -5,6 +5,7 @@
 import {h, openDialog} from "./dom.mjs";
 
 const KEY = "cobord.key";
+const GONE = `The server at ${globalThis.location?.host} does not answer. Is it still running?`;
 let secret = readKey();
 let asking = null;
 
@@ -42,7 +43,8 @@ function headers(more) {
     return {...(secret ? {Authorization: `Bearer ${secret}`} : {}), ...more};
 }
 
-// A Response with status 200; else an ApiError. `options` are fetch's.
+// A Response with status 200; else an ApiError. `options` are fetch's, and `quiet`: nobody is asked for a key, or told
+// that the server is gone.
 export async function call(path, options = {}) {
     for (;;) {
         let response;
@@ -51,19 +53,30 @@ export async function call(path, options = {}) {
             response = await fetch(path, {...options, headers: headers(options.headers), cache: "no-store"});
         } catch (error) {
             if (error.name === "AbortError") throw error;
-            throw new ApiError("gone", `The server at ${location.host} does not answer. Is it still running?`, {
+            if (!options.quiet) dispatchEvent(new Event("cobord-gone"));
+            throw new ApiError("gone", GONE, {
                 retryable: true,
             });
         }
         if (response.ok) return response;
         const error = await readError(response);
-        if (response.status !== 401) throw error;
+        if (response.status !== 401 || options.quiet) throw error;
         if (sent === secret && !(await askKey(error))) throw error;
     }
 }
 
 export async function fetchJson(path, options = {}) {
     return (await call(path, options)).json();
+}
+
+// What GET /ready says, also with 503; null when it may not be asked.
+export async function readiness() {
+    try {
+        const response = await fetch("/ready", {headers: headers(), cache: "no-store"});
+        return response.ok || response.status === 503 ? await response.json() : null;
+    } catch {
+        throw new ApiError("gone", GONE, {retryable: true});
+    }
 }
 
 async function readError(response) {

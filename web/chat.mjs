@@ -14,7 +14,7 @@ import {Side} from "./side.mjs";
 const NEAR_END = 80; // pixels: who is nearer follows the answer
 const SPOKEN_MAX = 400;
 const EXAMPLES = [
-    "Explain how a knot differs from a file",
+    "Explain what a hash table is",
     "Write a C function that reverses a list",
     "Three names for a small boat, in a table",
 ];

@@ -14,7 +14,7 @@ const DOUBLE = String.raw`"[^"\\\n]*(?:\\[^][^"\\\n]*)*"?`;
 const SINGLE = String.raw`'[^'\\\n]*(?:\\[^][^'\\\n]*)*'?`;
 const BACKTICK = "`[^`\\\\]*(?:\\\\[^][^`\\\\]*)*`?";
 const CHARACTER = String.raw`'(?:\\(?:[xu][\da-fA-F{}]+|[^])|[^'\\\n])'`;
-const SLASHES = String.raw`\/\/[^\n]*|\/\*[^]*?(?:\*\/|$)`;
+const SLASHES = String.raw`\/\/[^\n]*|\/\*[^]*?(?:\*\/|(?![^]))`;
 const HASH = String.raw`#[^\n]*`;
 const WORD = String.raw`[\p{L}_$][\p{L}\p{N}_$]*`;
 
@@ -51,7 +51,7 @@ const LANGUAGES = {
     },
     python: {
         comment: HASH,
-        string: `[rRbBfFuU]{0,2}(?:"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|${DOUBLE}|${SINGLE})`,
+        string: `[rRbBfFuU]{0,2}(?:"""[^]*?(?:"""|(?![^]))|'''[^]*?(?:'''|(?![^]))|${DOUBLE}|${SINGLE})`,
         extra: ["type", String.raw`@[\w.]+`],
         keywords:
             words(`and as assert async await break case class continue def del elif else except finally for
@@ -108,7 +108,7 @@ const LANGUAGES = {
         types: words(""),
     },
     sql: {
-        comment: String.raw`--[^\n]*|\/\*[^]*?(?:\*\/|$)`,
+        comment: String.raw`--[^\n]*|\/\*[^]*?(?:\*\/|(?![^]))`,
         string: `${SINGLE}|${DOUBLE}`,
         fold: true,
         keywords:
@@ -132,7 +132,7 @@ const LANGUAGES = {
         types: words(""),
     },
     css: {
-        comment: String.raw`\/\*[^]*?(?:\*\/|$)`,
+        comment: String.raw`\/\*[^]*?(?:\*\/|(?![^]))`,
         string: `${DOUBLE}|${SINGLE}`,
         extra: ["name", String.raw`--[\w-]+|(?<=[{;\s])[a-z-]+(?=:[^\n{]*[;}\n])`],
         more: ["number", String.raw`#[\da-fA-F]{3,8}\b|[-+]?\d*\.?\d+(?:[a-z]+\b|%)?`],

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree of markdown.mjs as elements. While an answer grows, only what changes is made anew: blocks before the
-// last one
-// stay as they are (a text can only change the last of its blocks by growing), so that selections and copy buttons
-// live.
+// The tree of markdown.mjs as elements. While an answer grows, only what may change is made anew: all blocks but
+// the last two stay as they are, so that selections and copy buttons live.
 
 import {copyText} from "./clipboard.mjs";
 import {h, icon, say} from "./dom.mjs";
@@ -12,35 +10,38 @@ import {parse} from "./markdown.mjs";
 const HEADING_FIRST = 3,
     HEADING_LAST = 6; // the page has h1, a message h2
 const COPIED_MS = 1600;
+const GROWING = 2; // "Title", "-": with two more dashes they are one heading
 
 export class MarkdownView {
     constructor(root) {
         this.root = root;
         this.text = "";
-        this.shown = []; // {raw, element}; without the last block, which begins at `settled`
-        this.settled = 0;
+        this.settled = 0; // where what is made again begins
         this.level = HEADING_FIRST - 1;
     }
 
     // The whole text so far.
-    show(text) {
+    show(whole) {
+        const text = whole.replace(/\r\n?/g, "\n");
         if (text === this.text) return;
         if (!text.startsWith(this.text)) this.clear();
         this.text = text;
         const blocks = parse(text.slice(this.settled));
-        this.root.lastElementChild?.classList.contains("growing") && this.root.lastElementChild.remove();
-        const start = this.settled;
-        blocks.forEach((block, i) => {
-            const last = i === blocks.length - 1,
-                level = this.level;
+        for (const element of this.root.querySelectorAll(":scope > .growing")) element.remove();
+        const firm = Math.max(0, blocks.length - GROWING);
+        this.append(blocks.slice(0, firm), false);
+        const level = this.level;
+        this.append(blocks.slice(firm), true);
+        this.level = level; // these are made again
+        if (blocks.length) this.settled += blocks[firm].at;
+    }
+
+    append(blocks, growing) {
+        for (const block of blocks) {
             const element = this.makeBlock(block);
-            if (last) {
-                this.level = level; // it is made again
-                this.settled = start + block.at;
-                element.classList.add("growing");
-            }
+            element.classList.toggle("growing", growing);
             this.root.append(element);
-        });
+        }
     }
 
     clear() {

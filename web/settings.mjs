@@ -180,7 +180,7 @@ export function openSettings(settings, changed) {
         ),
     );
     const dialog = openDialog("Settings of this conversation", form, [
-        h("button", {class: "button", type: "button", onclick: reset}, "As usual"),
+        h("button", {class: "button", type: "button", onclick: reset}, "Use defaults"),
         h("button", {class: "button primary", type: "submit", form: "settings-form"}, "Save"),
     ]);
     dialog.classList.add("wide");

@@ -3,7 +3,7 @@
 // A view is mounted when it is first looked at, and the cluster's unmounted when it no longer is, so that it asks
 // nothing.
 
-import {ApiError, call, fetchJson, key} from "./api.mjs";
+import {ApiError, fetchJson, key, readiness} from "./api.mjs";
 import * as chat from "./chat.mjs";
 import {h, openDialog, say} from "./dom.mjs";
 
@@ -72,33 +72,31 @@ function nextTheme() {
 
 // ---- How the server is ----
 
-let model = null;
+let model = null,
+    timer = 0;
 
-async function lookAtServer() {
-    let state = "ready",
-        text = "ready";
+// At the first time somebody may be asked for a key, later not.
+async function lookAtServer(quiet = true) {
+    let shows;
+    clearTimeout(timer);
     try {
-        model ??= (await fetchJson("/v1/models")).data[0];
-        const ready = await readiness();
-        if (ready.status === "shutting down") [state, text] = ["gone", "shutting down"];
-        else if (ready.status !== "ready") [state, text] = ["not-ready", `not complete: ${ready.missing}`];
-        else if (ready.queued) [state, text] = ["busy", `${ready.queued} waiting`];
-        else text = model.id;
+        model ??= (await fetchJson("/v1/models", {quiet})).data[0];
+        shows = describe(await readiness());
     } catch (error) {
         if (!(error instanceof ApiError)) throw error;
-        [state, text] = error.kind === "gone" ? ["gone", "not reachable"] : ["unknown", "needs a key"];
+        if (error.kind === "gone") model = null; // it may come back with another
+        shows = error.kind === "gone" ? ["gone", "not reachable"] : ["unknown", "needs a key"];
     }
-    drawServer(state, text);
-    setTimeout(lookAtServer, document.hidden || state !== "gone" ? POLL_MS : POLL_GONE_MS);
+    drawServer(...shows);
+    timer = setTimeout(() => lookAtServer(), document.hidden || shows[0] !== "gone" ? POLL_MS : POLL_GONE_MS);
 }
 
-// 503 is an answer here.
-async function readiness() {
-    const response = await call("/ready").catch((error) => {
-        if (error.kind === "gone" || error.status === 401) throw error;
-        return {json: () => ({status: error.code ?? "not ready", missing: error.message})};
-    });
-    return response.json();
+// The state, and words for it.
+function describe(ready) {
+    if (!ready) return ["unknown", "needs a key"];
+    if (ready.status === "shutting down") return ["gone", "shutting down"];
+    if (ready.status !== "ready") return ["not-ready", `not complete: ${ready.missing}`];
+    return ready.queued ? ["busy", `${ready.queued} waiting`] : ["ready", model.id];
 }
 
 function drawServer(state, text) {
@@ -158,11 +156,20 @@ function take(event, act) {
     act();
 }
 
+// Its address is not followed: that would leave the view.
+function skip(event) {
+    event.preventDefault();
+    if (shown?.name === "chat") chat.SHORTCUTS.KeyM();
+    else byId("main").focus();
+}
+
 addEventListener("hashchange", showView);
+document.querySelector(".skip").addEventListener("click", skip);
 addEventListener("storage", drawTheme);
 addEventListener("keydown", pressed);
+addEventListener("cobord-gone", () => lookAtServer());
 byId("theme").addEventListener("click", nextTheme);
 byId("help").addEventListener("click", showShortcuts);
 drawTheme();
 showView();
-lookAtServer();
+lookAtServer(false);

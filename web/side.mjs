@@ -20,7 +20,6 @@ export class Side {
                 id: "side",
                 class: "side",
                 "aria-label": "Conversations",
-                onkeydown: (event) => event.key === "Escape" && this.isOver() && this.close(),
             },
             h(
                 "button",
@@ -40,6 +39,10 @@ export class Side {
         );
         this.scrim = h("div", {class: "scrim", hidden: true, onclick: () => this.close()});
         menu.addEventListener("click", () => (this.isOver() ? this.close() : this.open()));
+        document.addEventListener("keydown", (event) => {
+            if (event.key === "Escape" && this.isOver() && !document.querySelector("dialog[open]"))
+                this.close();
+        });
         NARROW.addEventListener("change", () => this.close(false));
         this.close(false);
     }
