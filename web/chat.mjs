@@ -13,6 +13,7 @@ import {Side} from "./side.mjs";
 
 const NEAR_END = 80; // pixels: who is nearer follows the answer
 const SPOKEN_MAX = 400;
+const WAIT_MS_MAX = 500;
 const EXAMPLES = [
     "Explain what a hash table is",
     "Write a C function that reverses a list",
@@ -22,6 +23,7 @@ const EXAMPLES = [
 let conversation = null,
     views = [],
     frame = 0,
+    drawMs = 0,
     followsEnd = true,
     model = null;
 let side, composer, log, column, toEnd;
@@ -249,12 +251,10 @@ function settings() {
 // ---- While an answer comes ----
 
 const handlers = {
+    // Once a frame; less often when drawing is slow, as it is of a very long block.
     changed(started) {
         if (started.conversation !== conversation || frame) return;
-        frame = requestAnimationFrame(() => {
-            frame = 0;
-            drawLast();
-        });
+        frame = setTimeout(() => requestAnimationFrame(drawFrame), Math.min(WAIT_MS_MAX, 3 * drawMs));
     },
     ended(started) {
         const {message, kept} = started;
@@ -271,6 +271,13 @@ const handlers = {
             );
     },
 };
+
+function drawFrame() {
+    const since = performance.now();
+    frame = 0;
+    drawLast();
+    drawMs = performance.now() - since;
+}
 
 function drawLast() {
     views.at(-1)?.update();

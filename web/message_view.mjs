@@ -128,7 +128,7 @@ class AnswerView {
             ? `${m.prompt} tokens of prompt, ${m.cached ?? 0} of them known already`
             : "";
         this.copy.hidden = running || !m.text;
-        this.again.hidden = running || !this.last;
+        this.again.hidden = running || !this.last || Boolean(m.error);
         if (!running || m.degraded) this.showNotes();
     }
 

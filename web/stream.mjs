@@ -35,7 +35,7 @@ export async function streamAnswer(body, lastId, signal, on) {
 // Throws what cannot be helped by trying again.
 async function bePatient(error, line, first, on) {
     if (error.name === "AbortError") throw error;
-    const broken = error instanceof TypeError || error.kind === "lost";
+    const broken = error.kind === "lost";
     const away = AWAY.has(error.kind) && !first && error.status !== 0;
     if (!broken && !away && !(error.kind === "gone" && !first)) throw streamGone(error);
     if (!line.id) throw broken ? new ApiError("lost", LOST, {retryable: true}) : error;
@@ -54,18 +54,22 @@ function streamGone(error) {
 // Result  true: the answer is complete.
 async function readEvents(response, line, on) {
     for await (const {id, data} of serverEvents(response.body)) {
-        if (line.lostAt) {
-            line.lostAt = 0;
-            line.waitMs = FIRST_WAIT_MS;
-            on.back();
-        }
         if (data === "[DONE]") return true;
         const chunk = JSON.parse(data);
         if (chunk.error) throw errorOf(chunk.error, 0);
-        if (id) line.id = id;
+        if (id && id !== line.id) takePlace(line, id, on);
         on.chunk(chunk, line.id);
     }
     return false;
+}
+
+// One more piece: whatever was broken is no longer.
+function takePlace(line, id, on) {
+    line.id = id;
+    if (!line.lostAt) return;
+    line.lostAt = 0;
+    line.waitMs = FIRST_WAIT_MS;
+    on.back();
 }
 
 // Events of a body: {id, data}. Comments, which keep the line awake, are passed over.
@@ -76,7 +80,7 @@ export async function* serverEvents(body) {
         event = {id: null, data: []};
     try {
         for (;;) {
-            const {value, done} = await reader.read();
+            const {value, done} = await reader.read().catch(explain);
             const lines = (rest + (done ? "" : decoder.decode(value, {stream: true}))).split("\n");
             rest = lines.pop();
             for (const line of lines) {
@@ -90,6 +94,10 @@ export async function* serverEvents(body) {
     } finally {
         reader.cancel().catch(() => {});
     }
+}
+
+function explain(error) {
+    throw error.name === "AbortError" ? error : new ApiError("lost", LOST, {retryable: true});
 }
 
 function takeField(event, line) {
