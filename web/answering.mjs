@@ -38,13 +38,23 @@ export function stop(id) {
     runs.get(id)?.controller.abort();
 }
 
-// Whether the last answer was under way when its page went; another tab that is still at it writes every half second.
-export function isInterrupted(message) {
-    if (message?.role !== "assistant" || !message.eventId) return false;
-    return (
-        message.state === "interrupted" ||
-        (message.state === "streaming" && Date.now() - (message.beat ?? 0) > BEAT_MS)
-    );
+// Its conversation is deleted: nothing of it is saved again.
+export function forget(id) {
+    const run = runs.get(id);
+    if (!run) return;
+    run.forgotten = true;
+    run.controller.abort();
+}
+
+// What became of the last answer when its page went. One that another tab is at is written every half second: ask
+// again
+// after the milliseconds that come back (0: nothing to wait for).
+export function settle(message) {
+    if (message?.role !== "assistant" || message.state !== "streaming") return 0;
+    const left = (message.beat ?? 0) + BEAT_MS - Date.now();
+    if (left > 0) return Math.min(left, BEAT_MS);
+    message.state = message.eventId ? "interrupted" : "stopped";
+    return 0;
 }
 
 function requestOf(conversation) {
@@ -99,7 +109,7 @@ async function follow(run, body) {
     delete m.lost;
     delete m.beat;
     if (m.state !== "interrupted") runs.delete(run.conversation.id);
-    run.kept = store.save(run.conversation);
+    run.kept = run.forgotten || store.save(run.conversation);
     run.on.ended(run);
 }
 
@@ -159,6 +169,7 @@ function saveNow(run) {
     if (now - run.savedAt < SAVE_MS) return;
     run.savedAt = now;
     run.message.beat = Date.now();
+    if (run.forgotten) return;
     store.saveQuietly(run.conversation);
 }
 

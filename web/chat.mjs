@@ -83,6 +83,7 @@ export function mount(root) {
     );
     addEventListener("storage", changedElsewhere);
     addEventListener("pagehide", answering.interruptAll);
+    addEventListener("pageshow", (event) => event.persisted && lookAgain(conversation.id));
     setInterval(tick, 500);
     const first = store.list()[0];
     const found = first && store.load(first.id);
@@ -180,7 +181,7 @@ function rename(id, title) {
 }
 
 function drop(id) {
-    answering.stop(id);
+    answering.forget(id);
     store.drop(id);
     if (id === conversation.id) {
         const next = store.list()[0];
@@ -226,10 +227,19 @@ function stop() {
     answering.stop(conversation.id);
 }
 
+// An answer that was on its way when the page went goes on.
 function resumeInterrupted() {
-    const last = conversation.messages.at(-1);
-    if (answering.isInterrupted(last) && !answering.runOf(conversation.id))
-        run(answering.goOn(conversation, last, handlers), false);
+    const {id, messages} = conversation,
+        last = messages.at(-1);
+    if (answering.runOf(id)) return;
+    const wait = answering.settle(last);
+    if (wait) setTimeout(() => lookAgain(id), wait + 100);
+    else if (last?.state === "interrupted") run(answering.goOn(conversation, last, handlers), false);
+}
+
+function lookAgain(id) {
+    const found = id === conversation.id && !answering.runOf(id) && store.load(id);
+    if (found) show(found);
 }
 
 function run(started, redraw = true) {

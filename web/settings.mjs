@@ -106,13 +106,9 @@ export function faultOf(field, text) {
     const value = readNumber(text);
     if (!Number.isFinite(value)) return "This is not a number.";
     if (field.step === 1 && !Number.isInteger(value)) return "This must be a whole number.";
-    if (value < field.from || value > field.to)
-        return field.to >= COUNT_MAX
-            ? field.from < 0
-                ? "This number is too large."
-                : `This must be ${field.from} or more.`
-            : `This must be from ${field.from} to ${field.to}.`;
-    return null;
+    if (value >= field.from && value <= field.to) return null;
+    if (field.to < COUNT_MAX) return `This must be from ${field.from} to ${field.to}.`;
+    return value < field.from ? `This must be ${field.from} or more.` : "This number is too large.";
 }
 
 // The fields of a request.

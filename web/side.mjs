@@ -9,7 +9,7 @@ const NARROW = matchMedia("(max-width: 760px)");
 const DAY_MS = 86400000;
 
 export class Side {
-    // `act`: create(), choose(id), renamed(id), dropped(id); `isRunning(id)`
+    // `act`: create(), choose(id), rename(id, title), drop(id), isRunning(id)
     constructor(act, menu) {
         this.act = act;
         this.menu = menu;
@@ -68,8 +68,16 @@ export class Side {
         if (was && focus) this.menu.focus();
     }
 
+    // The list anew, but where the focus is, it stays; a name that is being written is waited for.
     draw(current) {
         this.current = current;
+        if (this.list.querySelector("input")) return;
+        const at = Array.from(this.list.querySelectorAll("button")).indexOf(document.activeElement);
+        this.fill();
+        if (at >= 0) this.list.querySelectorAll("button")[at]?.focus();
+    }
+
+    fill() {
         const groups = new Map();
         for (const entry of store.list()) {
             const name = groupOf(entry.updated);
@@ -138,6 +146,7 @@ export class Side {
             if (over) return;
             over = true;
             if (keep && field.value.trim()) this.act.rename(id, field.value.trim());
+            field.remove();
             this.draw(this.current);
             this.focusOn(id);
         };

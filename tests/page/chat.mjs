@@ -183,6 +183,34 @@ async function conversations(browser) {
     await seen.close();
 }
 
+// One that is deleted in the midst of its answer stays deleted; one whose page died is not taken for running.
+async function unfinished(browser) {
+    const seen = await open(browser, base),
+        {page} = seen;
+    await watchRequests(page, NO_END);
+    await send(page, QUESTION);
+    await page.waitForSelector(".answer.running .prose > *");
+    await page.getByRole("button", {name: `Delete: ${QUESTION}`}).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").getByRole("button", {name: "Delete"}).click();
+    await until(async () => (await ask("/ready")).active === 0, "the slot is free");
+    await page.waitForTimeout(100);
+    equal(await stored(page), [], "conversations");
+    await page.evaluate(() => {
+        const messages = [
+            {role: "user", text: "q"},
+            {role: "assistant", text: "half", state: "streaming", beat: 1},
+        ];
+        localStorage.setItem("cobord.chat.a", JSON.stringify({id: "a", title: "q", settings: {}, messages}));
+        localStorage.setItem("cobord.chats", JSON.stringify([{id: "a", title: "q", updated: 1}]));
+    });
+    await page.reload();
+    await page.getByText("Stopped.").waitFor();
+    equal(await page.locator(".answer .prose").innerText(), "half");
+    await page.unroute(`**${CHAT}`);
+    await seen.close();
+}
+
 async function editing(browser) {
     const seen = await open(browser, base),
         {page} = seen;
@@ -434,6 +462,7 @@ await run((browser) => ({
     "settings hold": () => settingsHold(browser),
     "settings are checked": () => settingsAreChecked(browser),
     conversations: () => conversations(browser),
+    unfinished: () => unfinished(browser),
     editing: () => editing(browser),
     "keyboard only": () => keyboardOnly(browser),
     colours: () => colours(browser),
