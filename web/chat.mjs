@@ -327,7 +327,7 @@ function copyLast() {
 
 export const SHORTCUTS = {
     KeyN: create,
-    KeyM: () => composer.focus(),
+    KeyM: () => composer.focus(true),
     KeyR: again,
     KeyC: copyLast,
     KeyS: settings,

@@ -106,7 +106,8 @@ export class Composer {
         this.send.setAttribute("aria-disabled", String(!this.running && !this.field.value.trim()));
     }
 
-    focus() {
-        this.field.focus();
+    // Unasked, not where that opens a keyboard on the screen.
+    focus(asked = false) {
+        if (asked || !COARSE.matches) this.field.focus();
     }
 }
