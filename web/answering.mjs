@@ -83,6 +83,7 @@ function start(conversation, message, body, on) {
         savedAt: 0,
     };
     runs.set(conversation.id, run);
+    message.beat = Date.now();
     store.save(conversation);
     run.done = follow(run, body);
     return run;

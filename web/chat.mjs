@@ -24,6 +24,7 @@ let conversation = null,
     views = [],
     frame = 0,
     drawMs = 0,
+    looking = 0,
     followsEnd = true,
     model = null;
 let side, composer, log, column, toEnd;
@@ -100,8 +101,8 @@ export function showModel(found) {
 // ---- One conversation ----
 
 function show(next) {
+    followsEnd ||= next.id !== conversation?.id; // the same again: another tab writes, somebody reads here
     conversation = next;
-    followsEnd = true;
     resumeInterrupted();
     draw();
 }
@@ -233,7 +234,8 @@ function resumeInterrupted() {
         last = messages.at(-1);
     if (answering.runOf(id)) return;
     const wait = answering.settle(last);
-    if (wait) setTimeout(() => lookAgain(id), wait + 100);
+    clearTimeout(looking);
+    if (wait) looking = setTimeout(() => lookAgain(id), wait + 100);
     else if (last?.state === "interrupted") run(answering.goOn(conversation, last, handlers), false);
 }
 

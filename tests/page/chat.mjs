@@ -211,6 +211,33 @@ async function unfinished(browser) {
     await seen.close();
 }
 
+// A second tab shows what the first one gets, asks nothing itself, and sees what is deleted.
+async function twoTabs(browser) {
+    const seen = await open(browser, base),
+        {page} = seen;
+    await watchRequests(page, {...NO_END, max_tokens: 300});
+    await send(page, QUESTION);
+    await page.waitForSelector(".answer.running .prose > *");
+    const other = await seen.context.newPage();
+    const asked = await watchRequests(other);
+    await other.goto("/");
+    equal(await other.locator(".bubble").allInnerTexts(), [QUESTION]);
+    await answered(page);
+    const text = await page.locator(".answer .prose").innerText();
+    await until(
+        async () => (await other.locator(".answer .prose").innerText()) === text,
+        "the same text in both",
+    );
+    equal(await other.locator(".answer.running").count(), 0, "running");
+    equal(asked, [], "requests of the second");
+    await page.getByRole("button", {name: `Delete: ${QUESTION}`}).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").getByRole("button", {name: "Delete"}).click();
+    await until(async () => (await other.locator(".entry").count()) === 0, "gone from the other list");
+    for (const each of [page, other]) await each.unroute(`**${CHAT}`);
+    await seen.close();
+}
+
 async function editing(browser) {
     const seen = await open(browser, base),
         {page} = seen;
@@ -463,6 +490,7 @@ await run((browser) => ({
     "settings are checked": () => settingsAreChecked(browser),
     conversations: () => conversations(browser),
     unfinished: () => unfinished(browser),
+    "two tabs": () => twoTabs(browser),
     editing: () => editing(browser),
     "keyboard only": () => keyboardOnly(browser),
     colours: () => colours(browser),
