@@ -3,6 +3,7 @@
 // Argument 1 is
 // the address of a server, 2 a free port, 3 a folder; COBORD is the program, for a server that is killed.
 import {spawn} from "node:child_process";
+import fs from "node:fs";
 import path from "node:path";
 
 import {answered, answerWith, CHAT, check, equal, event, open, picture, run, send, until} from "./browser.mjs";
@@ -154,21 +155,12 @@ async function breaksWithError(browser) {
 
 // ---- A server that goes and comes back ----
 
-function serve() {
-    const child = spawn(
-        process.env.COBORD,
-        [
-            "serve",
-            "smollm2-135m",
-            "--context",
-            "1024",
-            "--listen",
-            `127.0.0.1:${port}`,
-            "--journal",
-            path.join(folder, "journal.db"),
-        ],
-        {stdio: ["ignore", "pipe", "inherit"]},
-    );
+function serve(...more) {
+    const journal = path.join(folder, "journal.db");
+    const listen = ["--context", "1024", "--listen", `127.0.0.1:${port}`, "--journal", journal];
+    const child = spawn(process.env.COBORD, ["serve", "smollm2-135m", ...listen, ...more], {
+        stdio: ["ignore", "pipe", "inherit"],
+    });
     const ready = new Promise((resolve, reject) => {
         child.stdout.once("data", resolve);
         child.once("exit", (code) => reject(new Error(`the server ended with ${code}`)));
@@ -182,6 +174,41 @@ function serve() {
                 child.kill(signal);
             }),
     };
+}
+
+// Keys that are real: asked for at once, since the model's name needs one; then the limit of one request a minute.
+async function realKeys(browser) {
+    const file = path.join(folder, "keys.json");
+    fs.writeFileSync(
+        file,
+        JSON.stringify({keys: [{name: "a", key: "a-key-for-tests", requests_per_minute: 1}]}),
+    );
+    fs.chmodSync(file, 0o600);
+    const server = serve("--api-keys", file);
+    await server.ready;
+    const seen = await open(browser, `http://127.0.0.1:${port}`, {}, FAILED),
+        {page} = seen;
+    const dialog = page.getByRole("dialog", {name: "A key, please"});
+    await dialog.getByLabel("API key").fill("another-key");
+    await page.keyboard.press("Enter");
+    await dialog.getByText("The key was not taken").waitFor();
+    await dialog.getByLabel("API key").fill("a-key-for-tests");
+    await dialog.getByLabel("Keep it in this browser").check();
+    await page.keyboard.press("Enter");
+    await until(
+        async () => (await page.locator("#server-text").innerText()) === "smollm2-135m",
+        "the model's name",
+    );
+    await page.reload();
+    await send(page, "Hi");
+    await answered(page);
+    equal(await page.locator(".notice").count(), 0, "notices");
+    await send(page, "Hi again");
+    await answered(page);
+    const words = await page.locator(".notice.bad p").innerText();
+    check(/Try again in \d+ s/.test(words), words);
+    await seen.close();
+    await server.kill("SIGTERM");
 }
 
 // Questions are asked for a long answer, always the same; its text.
@@ -255,6 +282,7 @@ await run((browser) => ({
         REFUSALS.map(([name, answer, words]) => [name, () => refused(browser, answer, words, name)]),
     ),
     "a key": () => wantsKey(browser),
+    "keys of a server": () => realKeys(browser),
     degraded: () => isDegraded(browser),
     "an error in the midst": () => breaksWithError(browser),
     "a server that is killed, a page that is loaded again": () => goesOn(browser),
