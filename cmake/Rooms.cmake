@@ -3,7 +3,7 @@
 # room and rooms before it (the tidy test checks that). `serve` is not pure, it allocates, but it has no system calls: what links
 # it brings its ports (src/serve/machine.h), natively the host, in a module workers/.
 set(COBORD_PURE_ROOMS base quant knot text model wire cluster api)
-set(COBORD_HOST_ROOMS host cli)
+set(COBORD_HOST_ROOMS host library cli)
 set(COBORD_ROOMS ${COBORD_PURE_ROOMS} serve)
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
     list(APPEND COBORD_ROOMS ${COBORD_HOST_ROOMS})
@@ -53,6 +53,13 @@ function(cobord_choose_sources list)
     set(${list} ${chosen} PARENT_SCOPE)
 endfunction()
 
+# What may end up in the library of cmake/Library.cmake: fit for a shared object, and not to be seen outside of it.
+function(cobord_hide target)
+    if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
+        set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+    endif()
+endfunction()
+
 # cobord_ROOM has the objects. cobord_upto_ROOM is what a test of that room links: the room and all before it, as archives, so
 # that only what is used is linked.
 set(COBORD_BUILT_ROOMS "")
@@ -66,6 +73,10 @@ foreach(room IN LISTS COBORD_ROOMS)
         add_library(cobord_${room} OBJECT ${sources})
         target_include_directories(cobord_${room} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
         target_link_libraries(cobord_${room} PRIVATE cobord_strict cobord_deps_headers)
+        cobord_hide(cobord_${room})
+        if(room STREQUAL library)
+            target_include_directories(cobord_${room} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/include)
+        endif()
         if(room IN_LIST COBORD_HOST_ROOMS)
             target_link_libraries(cobord_${room} PRIVATE cobord_system cobord_hardened)
             target_compile_definitions(cobord_${room} PRIVATE _GNU_SOURCE)
@@ -88,9 +99,11 @@ foreach(room IN LISTS COBORD_ROOMS)
 endforeach()
 
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)
+    cobord_hide(cobord_yyjson)
     add_library(cobord_yyjson_archive STATIC $<TARGET_OBJECTS:cobord_yyjson>)
     target_link_libraries(cobord_upto_base INTERFACE cobord_yyjson_archive)
     target_link_libraries(cobord_upto_host INTERFACE cobord_system)
+    target_include_directories(cobord_upto_library INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include)
     target_link_libraries(cobord_serve_archive INTERFACE cobord_host_archive) # its ports
     target_link_libraries(cobord_host_archive INTERFACE cobord_serve_archive)
 endif()

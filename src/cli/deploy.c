@@ -17,7 +17,7 @@
 #include "cli/deploy_write.h"
 #include "cli/progress.h"
 #include "cli/verbs.h"
-#include "host/locate.h"
+#include "host/pull.h"
 #include "host/s3_upload.h"
 #include "host/stop.h"
 #include "host/store.h"
@@ -249,7 +249,7 @@ int cli_deploy(int argc, char **argv)
             "deploy: %s: at most 112M: an isolate has 128 MB, JavaScript's included",
             options_where(&o, OPTION_MEMORY));
     stop_install();
-    Error error = locate_model(o.operands[1], true, progress_tell(), path, sizeof path, &why);
+    Error error = pull_locate(o.operands[1], progress_tell(), path, sizeof path, &why);
     if (error == OK) error = open_model_open(path, MODEL_WEIGHTS, progress_tell(), &model, &why);
     progress_end(error == OK);
     if (error != OK) return complain(error, &why, o.operands[1], NULL);

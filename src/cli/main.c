@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program: finds the verb and hands over. What there is: verbs.h; what a verb takes: its own file and options.c. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,6 +67,7 @@ int main(int argc, char **argv)
 {
     main_hold_streams();
     file_guard_install();
+    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, not the end */
     int code = main_run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {

@@ -22,7 +22,7 @@
 #include "cli/verbs.h"
 #include "host/draft_model.h"
 #include "host/key.h"
-#include "host/locate.h"
+#include "host/pull.h"
 #include "host/node.h"
 #include "host/places.h"
 #include "host/ports.h"
@@ -171,7 +171,7 @@ static Error find_draft(Up *up, const Options *o, const OpenModel *model, Why *w
     const char *name = options_text(o, OPTION_DRAFT);
     char path[PLACES_PATH_BYTES];
     if (!name) return OK;
-    TRY(locate_model(name, true, progress_tell(), path, sizeof path, why));
+    TRY(pull_locate(name, progress_tell(), path, sizeof path, why));
     if (!realpath(path, up->draft)) return places_system_error(errno, path, why);
     return model ? draft_model_check(up->draft, &model->file, why) : OK;
 }
@@ -180,7 +180,7 @@ static Error plan_model(Up *up, const Options *o, const char *name, Why *why)
 {
     static OpenModel model;
     char path[PLACES_PATH_BYTES];
-    TRY(locate_model(name, true, progress_tell(), path, sizeof path, why));
+    TRY(pull_locate(name, progress_tell(), path, sizeof path, why));
     TRY(open_model_open(path, MODEL_WEIGHTS, progress_tell(), &model, why));
     Error error = find_draft(up, o, &model, why);
     if (error == OK) error = write_cluster(up, o, name, &model, why);

@@ -396,6 +396,11 @@ bool engine_step(Engine *e, const CoordinatorEvent **events, uint32_t *count, Wh
     return true;
 }
 
+void engine_set_cancel(Engine *e, bool (*cancelled)(void *context), void *context)
+{
+    worker_set_cancel(&e->worker, cancelled, context);
+}
+
 void engine_keep_pace(Engine *e)
 {
     e->paced = true;

@@ -69,6 +69,8 @@ typedef struct EngineTimes {
     uint32_t role_us[PLAN_ROLES_MAX];
 } EngineTimes;
 void engine_times(const Engine *e, EngineTimes *out);
+/* Asked between two tiles, from the thread that steps: true ends the step with ERR_CANCELLED. NULL: stop_asked. */
+void engine_set_cancel(Engine *e, bool (*cancelled)(void *context), void *context);
 /* From here on no step takes much longer than cluster/pace.h says. */
 void engine_keep_pace(Engine *e);
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +60,6 @@ Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected,
         file_writer_abandon(w);
         return e;
     }
-    (void)signal(
-        SIGXFSZ,
-        SIG_IGN); /* a limit on file sizes is an error of write, not the end of the program */
     w->descriptor = open(w->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     Error e = w->descriptor < 0 ? file_writer_errno(w, "cannot write", why)
                                 : file_writer_check_space(w->descriptor, path, bytes_expected, why);

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "host/cache_work.h"
 #include "host/near.h"
 #include "host/places.h"
-#include "host/pull.h"
 #include "host/zoo.h"
 #include "knot/foreign.h"
 #include "knot/gguf.h"
@@ -185,7 +185,7 @@ static Error locate_gguf(const char *given, const Tell *tell, char *path, size_t
     (void)snprintf(origin, sizeof origin, "%s\n%s", real, state);
     TRY(places_join(path, path_bytes, models, "", name, ".knot", why));
     if (locate_is_current(models, name, origin) && access(path, R_OK) == 0) return OK;
-    return pull_encode(real, name, origin, tell, path, path_bytes, why);
+    return cache_work_encode(real, name, origin, tell, path, path_bytes, why);
 }
 
 static Error locate_path(const char *given, const Tell *tell, char *path, size_t path_bytes,
@@ -228,8 +228,7 @@ static Error locate_missing(const char *model, LocateKind kind, Why *why)
     return error_why(why, ERR_NOT_FOUND, "%s is not here yet: run `cobord pull %s`", model, model);
 }
 
-Error locate_model(const char *model, bool may_pull, const Tell *tell, char *path,
-                   size_t path_bytes, Why *why)
+Error locate_model(const char *model, const Tell *tell, char *path, size_t path_bytes, Why *why)
 {
     LocateKind kind;
     char name[PLACES_NAME_BYTES], models[PLACES_PATH_BYTES];
@@ -240,15 +239,13 @@ Error locate_model(const char *model, bool may_pull, const Tell *tell, char *pat
     TRY(places_join(path, path_bytes, models, "", name, ".knot", why));
     if (access(path, R_OK) == 0) return OK;
     if (errno != ENOENT) return places_system_error(errno, path, why);
-    if (!may_pull || kind == LOCATE_CACHED) return locate_missing(model, kind, why);
-    PullOptions options = {.tell = tell};
-    return pull_model(model, &options, path, path_bytes, why);
+    return locate_missing(model, kind, why);
 }
 
 Error locate_file(const char *name, char *path, size_t path_bytes, Why *why)
 {
     if (access(name, F_OK) != 0 && !strchr(name, '/'))
-        return locate_model(name, false, NULL, path, path_bytes, why);
+        return locate_model(name, NULL, path, path_bytes, why);
     if (strlen(name) >= path_bytes)
         return error_why(why, ERR_TOO_LARGE, "a path of %zu bytes", strlen(name));
     memcpy(path, name, strlen(name) + 1);

@@ -17,12 +17,12 @@
 #include "base/error.h"
 #include "host/tell.h"
 
-/* `may_pull`: download what is not here yet; otherwise that is ERR_NOT_FOUND, and `why` has the
+/* Nothing is downloaded (pull.h does that): what is not here yet is ERR_NOT_FOUND, and `why` has the
  * command to run. `tell` gets the stages of encoding. `path` is written on success; 4,096 bytes
  * always suffice. Errors  ERR_NOT_FOUND, ERR_FORMAT (what it looks like instead), ERR_IO, and those
- * of encode_file and pull_model. */
-MUST_CHECK Error locate_model(const char *model, bool may_pull, const Tell *tell, char *path,
-                              size_t path_bytes, Why *why);
+ * of encode_file. */
+MUST_CHECK Error locate_model(const char *model, const Tell *tell, char *path, size_t path_bytes,
+                              Why *why);
 
 /* That there is no such model, and which was probably meant. Result  ERR_NOT_FOUND. */
 MUST_CHECK Error locate_unknown(const char *model, Why *why);

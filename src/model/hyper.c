@@ -49,7 +49,7 @@ static Error hyper_family(const KnotModel *m, const HyperFamily **out, Why *why)
                      m->architecture);
 }
 
-static const char *hyper_family_name(Arch arch)
+const char *hyper_arch_name(Arch arch)
 {
     for (uint32_t i = 0; i < HYPER_FAMILY_COUNT; i++)
         if (HYPER_FAMILIES[i].arch == arch) return HYPER_FAMILIES[i].name;
@@ -236,7 +236,7 @@ static Error hyper_tensors(const Knot *knot, Hyper *h, Why *why)
     for (uint32_t i = 0; i < knot->tensor_count; i++)
         if (!hyper_knows_tensor(h, knot->tensors[i].name))
             return error_why(why, ERR_UNSUPPORTED, "tensor %s is not part of architecture %s as supported here",
-                             knot->tensors[i].name, hyper_family_name(h->arch));
+                             knot->tensors[i].name, hyper_arch_name(h->arch));
     return OK;
 }
 

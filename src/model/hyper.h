@@ -50,6 +50,9 @@ typedef struct Hyper {
  *         ERR_MISSING_TENSOR (token_embd_weight), ERR_SHAPE. */
 MUST_CHECK Error hyper_from_knot(const Knot *knot, Hyper *out, Why *why);
 
+/* "llama", "qwen2", ...: as files call it. */
+const char *hyper_arch_name(Arch arch);
+
 static inline bool hyper_layer_is_local(const Hyper *h, uint32_t layer)
 {
     return h->window && h->window_pattern && (layer + 1) % h->window_pattern != 0;

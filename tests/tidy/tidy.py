@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOMS = ["base", "quant", "knot", "text", "model", "wire", "cluster", "api", "serve", "host", "cli"]
+ROOMS = ["base", "quant", "knot", "text", "model", "wire", "cluster", "api", "serve", "host", "library", "cli"]
 PURE = ROOMS[:8]
 BARE = ROOMS[:9] # without a system: pure, and serve, which allocates and has ports
 ARCH_SUFFIX = re.compile(r"_(avx2|avxvnni|avx512|neon|i8mm|simd128|relaxed)$")
@@ -121,7 +121,8 @@ def include_faults(path, line, match, room, below):
 # ---- headers ---------------------------------------------------------------------------------------------------------
 
 def check_headers(root, cc="cc", includes=()):
-    flags = ["-std=gnu17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-I", os.path.join(root, "src")]
+    flags = ["-std=gnu17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-I", os.path.join(root, "src"),
+             "-I", os.path.join(root, "include")]
     for folder in includes:
         flags += ["-isystem", folder]
     for path in files(root, (".h",), "src"):
@@ -191,7 +192,8 @@ def name_faults(root, room, member, name):
     if room == "cli" and name.startswith(f"cli_{stem}"):
         return # a verb: plan.c, since plan_ belongs to another room
     # Declared in a header whose stem it carries: a big module in several files.
-    for path in files(root, (".h",), os.path.join("src", room)):
+    public = [os.path.join("include", "cobord")] if room == "library" else []
+    for path in [p for folder in [os.path.join("src", room), *public] for p in files(root, (".h",), folder)]:
         header = os.path.basename(path)[:-2]
         if name.startswith(header + "_") and re.search(rf"\b{name}\(", read(root, path)):
             return

@@ -160,17 +160,17 @@ static void what_is_here_is_found(void **state)
     (void)state;
     char path[PLACES_PATH_BYTES], models[PLACES_PATH_BYTES], knot[PLACES_PATH_BYTES];
     Why why;
-    assert_int_equal(locate_model("smollm2-135m", false, NULL, path, sizeof path, &why),
+    assert_int_equal(locate_model("smollm2-135m", NULL, path, sizeof path, &why),
                      ERR_NOT_FOUND);
     assert_non_null(strstr(why.text, "cobord pull smollm2-135m"));
-    assert_int_equal(locate_model("mine", false, NULL, path, sizeof path, &why), ERR_NOT_FOUND);
+    assert_int_equal(locate_model("mine", NULL, path, sizeof path, &why), ERR_NOT_FOUND);
     assert_int_equal(places_models(models, sizeof models, &why), OK);
     assert_int_equal(strncmp(models, cache, strlen(cache)), 0);
     assert_int_equal(places_join(knot, sizeof knot, models, "", "mine", ".knot", &why), OK);
     write_file(knot, "KNOT....");
-    assert_int_equal(locate_model("mine", false, NULL, path, sizeof path, &why), OK);
+    assert_int_equal(locate_model("mine", NULL, path, sizeof path, &why), OK);
     assert_string_equal(path, knot);
-    assert_int_equal(locate_model(knot, false, NULL, path, sizeof path, &why),
+    assert_int_equal(locate_model(knot, NULL, path, sizeof path, &why),
                      OK); /* by its path */
     assert_string_equal(path, knot);
     assert_int_equal(pull_remove("mine", &why), OK);
@@ -194,15 +194,15 @@ static void what_is_no_model_is_named(void **state)
     (void)snprintf(file, sizeof file, "%s/file.gguf", directory);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         write_file(file, cases[i].text);
-        assert_int_equal(locate_model(file, false, NULL, path, sizeof path, &why), ERR_FORMAT);
+        assert_int_equal(locate_model(file, NULL, path, sizeof path, &why), ERR_FORMAT);
         if (!strstr(why.text, cases[i].word))
             fail_msg("'%s' is not in: %s", cases[i].word, why.text);
         assert_non_null(strstr(why.text, file));
     }
-    assert_int_equal(locate_model(directory, false, NULL, path, sizeof path, &why), ERR_FORMAT);
+    assert_int_equal(locate_model(directory, NULL, path, sizeof path, &why), ERR_FORMAT);
     assert_non_null(strstr(why.text, "directory"));
-    assert_int_equal(locate_model("/dev/null", false, NULL, path, sizeof path, &why), ERR_FORMAT);
-    assert_int_equal(locate_model("/tmp/cobord-none/x.gguf", false, NULL, path, sizeof path, &why),
+    assert_int_equal(locate_model("/dev/null", NULL, path, sizeof path, &why), ERR_FORMAT);
+    assert_int_equal(locate_model("/tmp/cobord-none/x.gguf", NULL, path, sizeof path, &why),
                      ERR_NOT_FOUND);
 }
 
