@@ -15,7 +15,8 @@
  *          `const cobord_model *`, and cobord_cancel, may be called from any thread beside it. cobord_close: when no
  *          other call has the model. The library starts threads of its own, which block all signals; they are not in
  *          the child of a fork(), so a child must not use a model that its parent opened.
- * Files    What is open stays mapped: it must not be shortened or rewritten meanwhile (replace it by a rename).
+ * Files    What is open stays mapped: it must not be rewritten meanwhile (that is an error of the next answer), nor
+ *          shortened (then the system sends SIGBUS); replace it by a rename.
  *          Every byte of a file is range-checked, and its hashes are checked once; a hostile file gives an error.
  * ABI      Functions are only ever added within one major version of the shared library (libcobord.so.0). Structs that
  *          may grow begin with `size`: the _init functions set it and every default; a program that was compiled

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/file_guard.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -44,25 +41,12 @@ static bool put_zeros(GuardedRange *range, uintptr_t page)
            MAP_FAILED;
 }
 
-/* Only system calls that a signal handler may make: fstat, and mmap, which is one as well on Linux. */
-static void take_signal(int number, siginfo_t *info, void *context)
+bool file_guard_take(const void *where)
 {
-    (void)context;
-    int saved = errno;
-    uintptr_t address = (uintptr_t)info->si_addr;
-    GuardedRange *range = info->si_code > 0 ? find(address) : NULL;
+    uintptr_t address = (uintptr_t)where;
+    GuardedRange *range = find(address);
     if (range) atomic_store(&range->lost, true);
-    /* Else the instruction meets the same again, and now it ends the process. */
-    if (!range || !put_zeros(range, address / PAGE_BYTES * PAGE_BYTES))
-        (void)signal(number, SIG_DFL);
-    errno = saved;
-}
-
-void file_guard_install(void)
-{
-    struct sigaction action = {.sa_sigaction = take_signal, .sa_flags = SA_SIGINFO};
-    (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGBUS, &action, NULL);
+    return range && put_zeros(range, address / PAGE_BYTES * PAGE_BYTES);
 }
 
 int file_guard_add(const void *map, size_t bytes, int descriptor)

@@ -18,6 +18,10 @@ enum { FILE_GUARD_RANGES_MAX = 64, FILE_GUARD_NONE = -1 };
 /* Takes SIGBUS over. What is not in a guarded range ends the process as before. */
 void file_guard_install(void);
 
+/* What the handler does: zeros in place of what is at `where`, if it is in a guarded range. Only system calls
+ * that a handler may make: fstat, and mmap, which is one as well on Linux. */
+bool file_guard_take(const void *where);
+
 /* Guards a read-only mapping of the file from its first byte on. Result  its number; FILE_GUARD_NONE when there
  * are too many: it is then as without a guard. Owner  file_guard_remove before the mapping goes. */
 int file_guard_add(const void *map, size_t bytes, int descriptor);
