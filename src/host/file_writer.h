@@ -7,7 +7,8 @@
  *                            file_writer_abandon removes it at any point
  *
  * SIGINT and SIGTERM: stop_install makes them a flag; the caller looks at it between writes and
- * abandons. A second signal, or one that cannot be caught, leaves only the temporary name behind.
+ * abandons. A second signal, or one that cannot be caught, leaves only the temporary name behind. A limit on file
+ * sizes is an error when SIGXFSZ is ignored, as main.c and stop_install do.
  */
 #ifndef COBORD_HOST_FILE_WRITER_H
 #define COBORD_HOST_FILE_WRITER_H
