@@ -71,6 +71,9 @@ class Kubelet:
         self.root = pathlib.Path(self.folder.name)
         self.root.chmod(0o755)
         self.pods = list(self.find_pods())
+        self.write_hosts()
+
+    def write_hosts(self):
         lines = ["127.0.0.1 localhost", *(f"{p.address} {p.hostname}" for p in self.pods if p.hostname)]
         (self.root / "hosts").write_text("\n".join(lines) + "\n")
 
@@ -97,6 +100,10 @@ class Kubelet:
     def fill(self, pod, volume):
         """A folder with what a volume holds."""
         place = self.root / pod.name / volume["name"]
+        if volume.get("shared"):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(self.share(volume["name"]))
+            return place
         place.mkdir(parents=True)
         if "configMap" in volume:
             for name, text in self.named("ConfigMap", volume["configMap"]["name"])["data"].items():
@@ -106,6 +113,18 @@ class Kubelet:
         else:
             os.chown(place, 10001, pod.spec["securityContext"]["fsGroup"])
         return place
+
+    def share(self, name):
+        """The folder of a volume that several have."""
+        place = self.root / f"shared-{name}"
+        if not place.exists():
+            place.mkdir()
+            self.give(place)
+        return place
+
+    def give(self, path):
+        own = self.pods[0].spec["securityContext"]
+        os.chown(path, own["runAsUser"], own["runAsGroup"])
 
     def fill_secret(self, pod, secret, place):
         found = self.named("Secret", secret["secretName"])
@@ -122,7 +141,7 @@ class Kubelet:
         lines = ["set -e", "mount -t tmpfs none /mnt", "mkdir /mnt/new /mnt/work", "mount -t overlay -o "
                  "lowerdir=/etc,upperdir=/mnt/new,workdir=/mnt/work none /etc",
                  f"mount --bind {self.root}/hosts /etc/hosts"]
-        volumes = {v["name"]: self.root / pod.name / v["name"] for v in pod.spec["volumes"]}
+        volumes = {v["name"]: os.path.realpath(self.root / pod.name / v["name"]) for v in pod.spec["volumes"]}
         for mount in pod.container["volumeMounts"]:
             path = shlex.quote(mount["mountPath"])
             lines.append(f"mkdir -p {path} && mount --bind {volumes[mount['name']]} {path}")

@@ -28,17 +28,29 @@ def alone(place):
         yield
 
 
-def need(name, version):
-    """Makes `import name` work."""
+def need(name, version, package=None):
+    """Makes `import name` work. `package`: what pip calls it, where that is another name."""
     if importlib.util.find_spec(name):
         return
     place = os.path.join(cache_folder(), f"{name}-venv")
     with alone(place):
         if not any(os.path.isdir(os.path.join(f, name)) for f in folders(place)):
             subprocess.run([sys.executable, "-m", "venv", place], check=True)
-            subprocess.run([os.path.join(place, "bin", "pip"), "-q", "install", f"{name}=={version}"], check=True)
+            subprocess.run([os.path.join(place, "bin", "pip"), "-q", "install",
+                            f"{package or name}=={version}"], check=True)
     sys.path[:0] = folders(place)
     importlib.invalidate_caches()
+
+
+def need_program(package, version, program):
+    """The path of a program that comes as a Python package."""
+    place = os.path.join(cache_folder(), f"{package}-venv-{version}")
+    path = os.path.join(place, "bin", program)
+    with alone(place):
+        if not os.path.exists(path):
+            subprocess.run([sys.executable, "-m", "venv", place], check=True)
+            subprocess.run([os.path.join(place, "bin", "pip"), "-q", "install", f"{package}=={version}"], check=True)
+    return path
 
 
 def folders(place):

@@ -156,6 +156,11 @@ class Accepted(unittest.TestCase):
                 # It got as far as looking for the id.
                 self.assertIn("station-999; the file has coordinator-0 station-0", done.stderr)
 
+    def test_what_comes_without_values_fits(self):
+        file = cluster_of(render([]))
+        support.must("plan", MODEL, "--stations", len(file["stations"]), "--shards", len(file["shards"]), "--slots",
+                     file["sessions"], "--context", file["context"], "--memory", file["memory"])
+
     def test_a_plan_goes_through(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "plan.json"
@@ -198,9 +203,9 @@ class Running(unittest.TestCase):
         station.process.wait()
         self.assertEqual(pods.probe(station), 1)
 
-    def ask(self, pod, path, body=None):
+    def ask(self, pod, path, body=None, host="127.0.0.1"):
         # The coordinator listens on all addresses; only its port is in the file.
-        connection = http.client.HTTPConnection("127.0.0.1", 8080, timeout=30)
+        connection = http.client.HTTPConnection(host, 8080, timeout=30)
         try:
             connection.request("POST" if body else "GET", path, json.dumps(body) if body else None)
             answer = connection.getresponse()
