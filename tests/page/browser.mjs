@@ -158,6 +158,52 @@ export async function answerWith(page, text, more = {}) {
     });
 }
 
+// Texts of marks in any order, the same each time.
+export function* randomTexts(count, length) {
+    const marks = [
+        "\n",
+        "\n\n",
+        "- ",
+        "1. ",
+        "  ",
+        "    ",
+        "> ",
+        "# ",
+        "```\n",
+        "~~~",
+        "`",
+        "``",
+        "*",
+        "**",
+        "_",
+        "~~",
+        "[",
+        "](",
+        "https://a.b/c",
+        ")",
+        "|",
+        "|-|\n",
+        "---\n",
+        "===\n",
+        "a",
+        "b c",
+        "\\",
+        "<br>",
+        "<b>",
+        "&lt;",
+        "- [x] ",
+        "!",
+        "\t",
+    ];
+    let state = 12345;
+    const next = (n) => {
+        state = (Math.imul(state, 1103515245) + 12345) >>> 0;
+        return (state >>> 8) % n;
+    };
+    for (let i = 0; i < count; i++)
+        yield Array.from({length: 1 + next(length)}, () => marks[next(marks.length)]).join("");
+}
+
 export const RICH = `## A binary search
 
 It halves the range at each step, so that it needs about **log2 n** steps. Two things go wrong often:

@@ -9,6 +9,7 @@ import {
     equal,
     open,
     picture,
+    randomTexts,
     RICH,
     run,
     send,
@@ -440,6 +441,7 @@ async function pieces(browser) {
         "x\n```js\na\n```\ny\n| a |\n|-|\n| b |\nz",
         "- a\n  - b\n    - c\n- d\n\ne",
         "*a **b** c*\n***\n**d",
+        ...randomTexts(400, 24),
     ];
     const different = await page.evaluate(async (texts) => {
         const {MarkdownView} = await import("/web/markdown_view.mjs");
