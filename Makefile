@@ -2,7 +2,7 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all prepare demo test test-short test-workers test-long asan gcc wasm arm64 fuzz bench bench-wasm clean \
+.PHONY: all prepare demo faults test test-short test-workers test-long asan gcc wasm arm64 fuzz bench bench-wasm clean \
     install uninstall deb
 
 all: ; @scripts/build default $(JOBS) cobord
@@ -63,6 +63,12 @@ wasm: ; @scripts/build wasm $(JOBS)
 arm64:
 	@scripts/prepare arm64
 	@scripts/build arm64 $(JOBS) cobord
+
+# Each call that can fail does, one after the other: memory, reading, writing, opening, threads; and files that change.
+faults:
+	@scripts/build default $(JOBS) cobord fail_nth
+	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_nth_test.py --all
+	@COBORD=build/cobord python3 tests/system/changed_file_test.py
 
 # Every target for FUZZ_SECONDS, starting from its seeds.
 FUZZ_SECONDS ?= 60

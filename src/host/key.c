@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/key.h"
+#include "host/whole.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +52,7 @@ Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *warning, Why 
         if (fd >= 0) close(fd);
         return error;
     }
-    ssize_t n = read(fd, text, sizeof text);
+    ssize_t n = whole_rest(fd, text, sizeof text);
     int fault = errno;
     close(fd);
     if (n < 0) return error_why(why, ERR_IO, "key file %s: %s", path, strerror(fault));

@@ -15,6 +15,7 @@
 #include "host/knot_file.h"
 #include "host/places.h"
 #include "host/stop.h"
+#include "host/whole.h"
 
 enum { DROP_BYTES = 2 * KNOT_FILE_DROP_UNIT };
 
@@ -206,7 +207,8 @@ Error knot_file_verify_section(const KnotFile *f, KnotSection section, Why *why)
     uint64_t end = section.offset + section.bytes, bytes;
     if (f->knot.version == 1) return OK;
     TRY(knot_file_identity(f, why));
-    for (uint64_t at = section.offset - section.offset % KNOT_HASH_BLOCK_BYTES; at < end; at += bytes)
+    for (uint64_t at = section.offset - section.offset % KNOT_HASH_BLOCK_BYTES; at < end;
+         at += bytes)
         TRY(knot_file_block(f, at, &bytes, why));
     knot_file_drop(f, 0, f->knot.payload_bytes);
     return OK;
@@ -229,7 +231,7 @@ static bool knot_file_note_is(const char *path, const char *note)
     char text[NOTE_BYTES + 1];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return false;
-    ssize_t n = read(fd, text, NOTE_BYTES);
+    ssize_t n = whole_rest(fd, text, NOTE_BYTES);
     (void)close(fd);
     return n == (ssize_t)strlen(note) && memcmp(text, note, (size_t)n) == 0;
 }

@@ -15,6 +15,7 @@
 #include "host/cache_work.h"
 #include "host/near.h"
 #include "host/places.h"
+#include "host/whole.h"
 #include "host/zoo.h"
 #include "knot/foreign.h"
 #include "knot/gguf.h"
@@ -204,7 +205,7 @@ static Error locate_path(const char *given, const Tell *tell, char *path, size_t
         return error_why(why, ERR_FORMAT, "%s is not a regular file. Copy it to one first.", given);
     int file = open(given, O_RDONLY | O_CLOEXEC);
     if (file < 0) return places_system_error(errno, given, why);
-    ssize_t n = read(file, head, sizeof head);
+    ssize_t n = whole_rest(file, head, sizeof head);
     int number = errno;
     (void)close(file);
     if (n < 0) return places_system_error(number, given, why);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "host/cgroup.h"
+#include "host/whole.h"
 
 /* The number behind `key` in a /proc file of "Key:  number kB" lines, in bytes; 0 when there is
  * none. */
@@ -16,13 +17,9 @@ static uint64_t memory_proc(const char *path, const char *key)
     char text[4096];
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
-    size_t length = 0;
-    for (ssize_t n; length < sizeof text - 1; length += (size_t)n) {
-        n = read(file, text + length, sizeof text - 1 - length);
-        if (n <= 0) break;
-    }
+    ssize_t length = whole_rest(file, text, sizeof text - 1);
     (void)close(file);
-    text[length] = 0;
+    text[length < 0 ? 0 : length] = 0;
     const char *line = strstr(text, key);
     return line ? strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/probe.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -109,6 +110,7 @@ static bool probe_transfer(int fd, uint8_t *bytes, bool out)
     for (size_t done = 0; done < PROBE_MESSAGE_BYTES;) {
         ssize_t n = out ? send(fd, bytes + done, PROBE_MESSAGE_BYTES - done, MSG_NOSIGNAL)
                         : recv(fd, bytes + done, PROBE_MESSAGE_BYTES - done, 0);
+        if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
         done += (size_t)n;
     }
@@ -121,6 +123,7 @@ static void *probe_echo(void *argument)
     uint8_t bytes[PROBE_MESSAGE_BYTES];
     while (probe_transfer(fd, bytes, false) && probe_transfer(fd, bytes, true)) {
     }
+    (void)shutdown(fd, SHUT_RDWR); /* nobody waits for what does not come */
     return NULL;
 }
 

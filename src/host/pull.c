@@ -17,6 +17,7 @@
 #include "host/packages.h"
 #include "host/places.h"
 #include "host/sha256.h"
+#include "host/whole.h"
 #include "host/zoo.h"
 
 enum { PULL_URL_BYTES = 2048, PULL_SLACK_BYTES = 64 << 20 };
@@ -247,7 +248,7 @@ static bool pull_is_knot(const char *path)
     char magic[4] = {0};
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;
-    ssize_t n = read(file, magic, sizeof magic);
+    ssize_t n = whole_rest(file, magic, sizeof magic);
     (void)close(file);
     return n == 4 && memcmp(magic, "KNOT", 4) == 0;
 }

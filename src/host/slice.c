@@ -255,7 +255,7 @@ static bool note_is_right(const Slice *s, int descriptor)
     char path[NODE_PATH_BYTES], wanted[NOTE_BYTES], found[NOTE_BYTES] = {0};
     if (note_path(s, path, NULL) != OK || !note_of(s, descriptor, wanted)) return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    ssize_t n = fd >= 0 ? read(fd, found, sizeof found - 1) : -1;
+    ssize_t n = fd >= 0 ? whole_rest(fd, found, sizeof found - 1) : -1;
     if (fd >= 0) (void)close(fd);
     return n > 0 && strcmp(wanted, found) == 0;
 }

@@ -29,3 +29,16 @@ bool whole_write(int descriptor, uint64_t offset, const void *data, uint64_t byt
     }
     return true;
 }
+
+ssize_t whole_rest(int descriptor, void *out, size_t bytes)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t n = read(descriptor, (char *)out + done, bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -1;
+        if (n == 0) break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}

@@ -6,10 +6,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
 MUST_CHECK bool whole_read(int descriptor, uint64_t offset, void *out, uint64_t bytes);
 MUST_CHECK bool whole_write(int descriptor, uint64_t offset, const void *data, uint64_t bytes);
+/* What is left of a file, at most `bytes`. Result  how many; -1: errno says why. */
+MUST_CHECK ssize_t whole_rest(int descriptor, void *out, size_t bytes);
 
 #endif

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A library to be loaded before the others (LD_PRELOAD): lets one call of the program fail, the n-th of its kind.
+ *
+ *     FAIL_KIND=write FAIL_AT=7 LD_PRELOAD=libfail_nth.so cobord encode ...
+ *
+ *     FAIL_KIND    memory | read | write | sync | open | net | thread: the call fails
+ *                  short: it moves half of its bytes;  again: it is interrupted (EINTR)
+ *     FAIL_AT      which one, from 1; 0: none
+ *     FAIL_LASTS   when set, all that follow fail as well, as on a full disk
+ *     FAIL_COUNT   a file: how many calls of the kind there were is written to it at the end
+ *
+ * Only calls that the program itself makes count, not those of the libraries it uses: whose fault that would be is
+ * another question. */
+#undef _FORTIFY_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef enum Kind { NONE, MEMORY, READ, WRITE, SYNC, OPEN, NET, THREAD, SHORT, AGAIN } Kind;
+
+static const char *const names[] = {"",     "memory", "read",   "write", "sync",
+                                    "open", "net",    "thread", "short", "again"};
+
+static Kind wanted;
+static long at;
+static bool lasts;
+static atomic_long count;
+static uintptr_t program_first, program_last;
+
+/* The first object of the list is the program. */
+static int find_program(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size, (void)argument;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
+        uintptr_t first = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr,
+                  last = first + info->dlpi_phdr[i].p_memsz;
+        if (!program_first || first < program_first) program_first = first;
+        if (last > program_last) program_last = last;
+    }
+    return 1;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *kind = getenv("FAIL_KIND"), *number = getenv("FAIL_AT");
+    for (size_t i = 1; kind && i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(kind, names[i]) == 0) wanted = (Kind)i;
+    at = number ? strtol(number, NULL, 10) : 0;
+    lasts = getenv("FAIL_LASTS") != NULL;
+    (void)dl_iterate_phdr(find_program, NULL);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    const char *path = getenv("FAIL_COUNT");
+    long calls = atomic_load(&count);
+    wanted = NONE;
+    FILE *f = path ? fopen(path, "w") : NULL;
+    if (!f) return;
+    (void)fprintf(f, "%ld\n", calls);
+    (void)fclose(f);
+}
+
+static bool is_due(Kind kind, const void *caller)
+{
+    uintptr_t address = (uintptr_t)caller;
+    if (kind != wanted || address < program_first || address >= program_last) return false;
+    long number = atomic_fetch_add(&count, 1) + 1;
+    return at && (number == at || (lasts && number > at));
+}
+
+#define CALLER __builtin_return_address(0)
+#define FAILS(kind, error) (is_due(kind, CALLER) && (errno = (error), true))
+/* `static` lives as long as the program; two threads that look it up find the same. */
+#define REAL(name, result, ...)                                                         \
+    static _Atomic(uintptr_t) found;                                                    \
+    if (!atomic_load(&found)) atomic_store(&found, (uintptr_t)dlsym(RTLD_NEXT, #name)); \
+    result (*real)(__VA_ARGS__) = (result(*)(__VA_ARGS__))atomic_load(&found)
+
+/* --- memory: the C library's own names, since dlsym itself may allocate --- */
+
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *memory, size_t bytes);
+
+void *malloc(size_t bytes) { return FAILS(MEMORY, ENOMEM) ? NULL : __libc_malloc(bytes); }
+
+void *calloc(size_t items, size_t bytes)
+{
+    return FAILS(MEMORY, ENOMEM) ? NULL : __libc_calloc(items, bytes);
+}
+
+void *realloc(void *memory, size_t bytes)
+{
+    return FAILS(MEMORY, ENOMEM) ? NULL : __libc_realloc(memory, bytes);
+}
+
+void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    REAL(mmap, void *, void *, size_t, int, int, int, off_t);
+    if (FAILS(MEMORY, ENOMEM)) return MAP_FAILED;
+    return real(address, bytes, protection, flags, fd, offset);
+}
+
+/* --- bytes --- */
+
+static size_t half(size_t bytes) { return bytes > 1 ? bytes / 2 : bytes; }
+
+ssize_t read(int fd, void *to, size_t bytes)
+{
+    REAL(read, ssize_t, int, void *, size_t);
+    if (FAILS(READ, EIO) || FAILS(AGAIN, EINTR)) return -1;
+    return real(fd, to, is_due(SHORT, CALLER) ? half(bytes) : bytes);
+}
+
+ssize_t pread(int fd, void *to, size_t bytes, off_t offset)
+{
+    REAL(pread, ssize_t, int, void *, size_t, off_t);
+    if (FAILS(READ, EIO) || FAILS(AGAIN, EINTR)) return -1;
+    return real(fd, to, is_due(SHORT, CALLER) ? half(bytes) : bytes, offset);
+}
+
+ssize_t recv(int fd, void *to, size_t bytes, int flags)
+{
+    REAL(recv, ssize_t, int, void *, size_t, int);
+    if (FAILS(READ, ECONNRESET) || FAILS(AGAIN, EINTR)) return -1;
+    return real(fd, to, is_due(SHORT, CALLER) ? half(bytes) : bytes, flags);
+}
+
+ssize_t write(int fd, const void *from, size_t bytes)
+{
+    REAL(write, ssize_t, int, const void *, size_t);
+    if (FAILS(WRITE, ENOSPC) || FAILS(AGAIN, EINTR)) return -1;
+    return real(fd, from, is_due(SHORT, CALLER) ? half(bytes) : bytes);
+}
+
+ssize_t pwrite(int fd, const void *from, size_t bytes, off_t offset)
+{
+    REAL(pwrite, ssize_t, int, const void *, size_t, off_t);
+    if (FAILS(WRITE, ENOSPC) || FAILS(AGAIN, EINTR)) return -1;
+    return real(fd, from, is_due(SHORT, CALLER) ? half(bytes) : bytes, offset);
+}
+
+ssize_t send(int fd, const void *from, size_t bytes, int flags)
+{
+    REAL(send, ssize_t, int, const void *, size_t, int);
+    if (FAILS(WRITE, EPIPE) || FAILS(AGAIN, EINTR)) return -1;
+    return real(fd, from, is_due(SHORT, CALLER) ? half(bytes) : bytes, flags);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    REAL(sendmsg, ssize_t, int, const struct msghdr *, int);
+    if (FAILS(WRITE, EPIPE) || FAILS(AGAIN, EINTR)) return -1;
+    return real(fd, message, flags);
+}
+
+int poll(struct pollfd *fds, nfds_t fd_count, int timeout_ms)
+{
+    REAL(poll, int, struct pollfd *, nfds_t, int);
+    return FAILS(AGAIN, EINTR) ? -1 : real(fds, fd_count, timeout_ms);
+}
+
+int epoll_wait(int fd, struct epoll_event *events, int room, int timeout_ms)
+{
+    REAL(epoll_wait, int, int, struct epoll_event *, int, int);
+    return FAILS(AGAIN, EINTR) ? -1 : real(fd, events, room, timeout_ms);
+}
+
+/* --- files --- */
+
+int fsync(int fd)
+{
+    REAL(fsync, int, int);
+    return FAILS(SYNC, EIO) ? -1 : real(fd);
+}
+
+int fdatasync(int fd)
+{
+    REAL(fdatasync, int, int);
+    return FAILS(SYNC, EIO) ? -1 : real(fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    REAL(rename, int, const char *, const char *);
+    return FAILS(SYNC, EIO) ? -1 : real(from, to);
+}
+
+int ftruncate(int fd, off_t bytes)
+{
+    REAL(ftruncate, int, int, off_t);
+    return FAILS(SYNC, ENOSPC) ? -1 : real(fd, bytes);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    REAL(mkdir, int, const char *, mode_t);
+    return FAILS(OPEN, EACCES) ? -1 : real(path, mode);
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list list;
+    va_start(list, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0;
+    va_end(list);
+    REAL(open, int, const char *, int, ...);
+    return FAILS(OPEN, EMFILE) ? -1 : real(path, flags, mode);
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+    REAL(fopen, FILE *, const char *, const char *);
+    return FAILS(OPEN, EMFILE) ? NULL : real(path, mode);
+}
+
+/* --- sockets and threads --- */
+
+int socket(int domain, int type, int protocol)
+{
+    REAL(socket, int, int, int, int);
+    return FAILS(NET, EMFILE) ? -1 : real(domain, type, protocol);
+}
+
+int bind(int fd, const struct sockaddr *address, socklen_t bytes)
+{
+    REAL(bind, int, int, const struct sockaddr *, socklen_t);
+    return FAILS(NET, EADDRNOTAVAIL) ? -1 : real(fd, address, bytes);
+}
+
+int listen(int fd, int backlog)
+{
+    REAL(listen, int, int, int);
+    return FAILS(NET, EADDRINUSE) ? -1 : real(fd, backlog);
+}
+
+int connect(int fd, const struct sockaddr *address, socklen_t bytes)
+{
+    REAL(connect, int, int, const struct sockaddr *, socklen_t);
+    return FAILS(NET, ECONNREFUSED) ? -1 : real(fd, address, bytes);
+}
+
+int accept4(int fd, struct sockaddr *address, socklen_t *bytes, int flags)
+{
+    REAL(accept4, int, int, struct sockaddr *, socklen_t *, int);
+    return FAILS(NET, EMFILE) ? -1 : real(fd, address, bytes, flags);
+}
+
+int eventfd(unsigned value, int flags)
+{
+    REAL(eventfd, int, unsigned, int);
+    return FAILS(THREAD, EMFILE) ? -1 : real(value, flags);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                   void *argument)
+{
+    REAL(pthread_create, int, pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    return is_due(THREAD, CALLER) ? EAGAIN : real(thread, attributes, start, argument);
+}
+
+/* Files of any size: the same functions on 64-bit machines. */
+#define SAME_AS(name) __attribute__((alias(#name)))
+void *mmap64(void *, size_t, int, int, int, off_t) SAME_AS(mmap);
+ssize_t pread64(int, void *, size_t, off_t) SAME_AS(pread);
+ssize_t pwrite64(int, const void *, size_t, off_t) SAME_AS(pwrite);
+int ftruncate64(int, off_t) SAME_AS(ftruncate);
+int open64(const char *, int, ...) SAME_AS(open);
+FILE *fopen64(const char *, const char *) SAME_AS(fopen);
