@@ -9,13 +9,14 @@
 #define COBORD_CLI_RUN_H
 
 #include "cli/engine_options.h"
-#include "text/chat.h"
+#include "host/solo.h"
 
 enum { RUN_TURNS_MAX = 256, RUN_TEXT_BYTES_MAX = 16 << 20, RUN_BIAS_MAX = 300 };
 
 /* Of one answer; seconds on the engine's clock. */
 typedef struct RunTiming {
-    uint32_t prompt, generated; /* tokens */
+    uint32_t told, prompt,
+        generated; /* tokens of the conversation; of those that were read; of the answer */
     double start, first, end;
     uint64_t guessed, right;
 } RunTiming;
@@ -28,8 +29,7 @@ typedef struct Run {
     uint64_t first_seed;       /* of this run, where none is given */
     Turn turns[RUN_TURNS_MAX]; /* texts are owned */
     size_t turn_count;
-    Chat chat;
-    void *chat_memory;
+    Solo solo;
     char *answer; /* text of the answer in progress */
     size_t answer_bytes, answer_room;
     RunTiming timing; /* of the last answer */

@@ -137,6 +137,8 @@ Error solo_start(Solo *s, const SoloRequest *q, uint32_t *kept, Why *why)
     s->id_count = 0;
     s->end = SOLO_GOES_ON;
     s->flushed = false;
+    s->reading = q->reading;
+    s->context = q->context;
     detokenizer_start(&s->detokenizer, s->model->tokenizer, false);
     for (size_t i = 0; i < q->stop_count; i++)
         TRY(detokenizer_add_stop(&s->detokenizer, q->stops[i], strlen(q->stops[i]), why));
@@ -152,14 +154,18 @@ static Error step(Solo *s, Why *why)
 {
     const CoordinatorEvent *event;
     uint32_t events;
-    do
+    Coordinator *c = engine_coordinator(s->engine);
+    for (;;) {
         if (!engine_step(s->engine, &event, &events, why)) {
             uint32_t said;
-            (void)coordinator_tokens(engine_coordinator(s->engine), 0, &said);
+            (void)coordinator_tokens(c, 0, &said);
             s->end = said > engine_plan(s->engine)->context ? SOLO_END_CONTEXT : SOLO_END_TOKENS;
             return OK;
         }
-    while (!events);
+        if (events) break;
+        if (s->reading) s->reading(s->context, coordinator_fed(c, 0));
+    }
+    s->reading = NULL;
     s->ids = event->tokens;
     s->id_count = event->token_count;
     return event->error;

@@ -33,6 +33,8 @@ typedef struct Solo {
     uint32_t id_count;
     SoloEnd end;
     bool flushed;
+    void (*reading)(void *context, uint32_t tokens);
+    void *context;
     uint8_t text[DETOKENIZER_OUT_BYTES_MAX + 1];
 } Solo;
 
@@ -58,6 +60,9 @@ typedef struct SoloRequest {
     const char *const *stops; /* they stay while the answer is under way */
     size_t stop_count;
     GrammarMask *mask; /* or NULL */
+    /* While the first token is awaited, after each frame: how many tokens are read. Or NULL. */
+    void (*reading)(void *context, uint32_t tokens);
+    void *context;
 } SoloRequest;
 
 /* Begins an answer. Out  *kept: how many of the ids need not be computed again.
