@@ -136,7 +136,7 @@ void pipeline_nodes_succeeded(Pipeline *p, const Ended *e)
         pipeline_nodes_add_time(&n->whole,
                                 e->took_ns); /* of stations what their compute is part of */
     learn_usual(&n->usual_ns[e->call->path][class_of(e->rows)], e->took_ns);
-    if (e->call->path < NODE_KINDS)
+    if (e->call->path <= PIPELINE_LOGITS)
         n->hops[e->call->path] =
             (PipelineHop){.rows = e->rows,
                           .bytes_sent = e->call->part_bytes[0] + e->call->part_bytes[1],
