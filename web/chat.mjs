@@ -66,22 +66,14 @@ export function mount(root) {
         },
         icon("down"),
     );
-    root.append(
-        side.element,
-        side.scrim,
-        h(
-            "div",
-            {class: "talk"},
-            log,
-            h(
-                "div",
-                {class: "below"},
-                toEnd,
-                composer.element,
-                h("p", {class: "small-print"}, "A model can be wrong. Conversations stay in this browser."),
-            ),
-        ),
+    const smallPrint = h(
+        "p",
+        {class: "small-print"},
+        "A model can be wrong. Conversations stay in this browser.",
     );
+    const below = h("div", {class: "below"}, toEnd, composer.element, smallPrint);
+    side.behind = h("div", {class: "talk"}, log, below);
+    root.append(side.element, side.scrim, side.behind);
     addEventListener("storage", changedElsewhere);
     addEventListener("pagehide", answering.interruptAll);
     addEventListener("pageshow", (event) => event.persisted && lookAgain(conversation.id));

@@ -13,6 +13,7 @@ export class Side {
     constructor(act, menu) {
         this.act = act;
         this.menu = menu;
+        this.behind = null; // what it covers on a phone: not to be reached meanwhile
         this.list = h("div", {class: "side-list"});
         this.element = h(
             "nav",
@@ -54,6 +55,7 @@ export class Side {
     open() {
         this.scrim.hidden = false;
         this.element.inert = false;
+        if (this.behind) this.behind.inert = true;
         this.element.classList.add("open");
         this.menu.setAttribute("aria-expanded", "true");
         this.element.querySelector("[aria-current], button")?.focus();
@@ -64,6 +66,7 @@ export class Side {
         this.scrim.hidden = true;
         this.element.classList.remove("open");
         this.element.inert = NARROW.matches;
+        if (this.behind) this.behind.inert = false;
         this.menu.setAttribute("aria-expanded", "false");
         if (was && focus) this.menu.focus();
     }

@@ -341,6 +341,7 @@ async function phone(browser) {
     await page.getByRole("button", {name: "New conversation"}).waitFor();
     await until(async () => (await page.locator("#side").boundingBox()).x === 0, "the list is there");
     await checkWidth(page, "the list");
+    equal(await page.locator(".talk").evaluate((e) => e.inert), true, "what is behind it is away");
     await picture(page, "phone-list");
     await page.keyboard.press("Escape");
     await until(() => page.locator("#side").evaluate((e) => e.inert), "the list is closed by a key");
