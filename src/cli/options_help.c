@@ -111,7 +111,7 @@ static void options_help_lines(const char *lines)
 void options_help(const OptionVerb *verb)
 {
     unsigned column = (unsigned)(sizeof "usage: cobord " + strlen(verb->name));
-    printf("usage: cobord %s ", verb->name);
+    printf("usage: cobord %s%s", verb->name, verb->usage[0] ? " " : "");
     options_help_wrap(verb->usage, column);
     fputc('\n', stdout);
     options_help_wrap(verb->summary, 0);
