@@ -16,6 +16,7 @@ test: prepare
 	@scripts/prepare arm64 && scripts/arm64-sysroot >/dev/null || echo 'make: arm64 tests are left out'
 	@scripts/prepare package || echo 'make: tests of packages and units are left out'
 	@scripts/prepare browser || echo 'make: tests of the page are left out'
+	@scripts/prepare shells || echo 'make: tests of completion in zsh and fish are left out'
 	@scripts/build default $(JOBS)
 	@scripts/build asan $(JOBS)
 	@(cd build-asan && ctest -L unit -j $(JOBS) --output-on-failure); sanitized=$$?; \
