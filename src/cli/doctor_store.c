@@ -117,7 +117,7 @@ static void say_object(Doctor *d, const char *object, Error error, uint64_t byte
 }
 
 static void check_s3_object(Doctor *d, const S3Access *access, const char *store,
-                            const char *object)
+                            const char *object, bool clock)
 {
     char where[S3_PATH_BYTES];
     uint64_t bytes = 0;
@@ -129,7 +129,7 @@ static void check_s3_object(Doctor *d, const S3Access *access, const char *store
     Error error = r ? s3_rights_size(access, where, STORE_MS, &bytes, r, &why)
                     : error_why(&why, ERR_MEMORY, "no memory");
     say_object(d, where, error, bytes, &why);
-    if (r) say_clock(d, r);
+    if (r && clock) say_clock(d, r);
     free(r);
 }
 
@@ -211,7 +211,7 @@ static void check_place(Doctor *d, const char *store, const char *object, bool r
         Error error = s3_access(&access, &why);
         if (error != OK) say_unreachable(d, store, error, &why);
         else if (rights) check_s3_rights(d, &access, store);
-        if (error == OK && object) check_s3_object(d, &access, store, object);
+        if (error == OK && object) check_s3_object(d, &access, store, object, !rights);
         s3_forget(&access);
     } else if (strncmp(store, "http://", 7) == 0 || strncmp(store, "https://", 8) == 0)
         check_web(d, store, object);

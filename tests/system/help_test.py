@@ -232,7 +232,8 @@ class CompletionTest(unittest.TestCase):
         return text
 
     def test_bash_at_the_keyboard(self):
-        seen = self.type_in(["bash", "--norc", "--noprofile", "-i"], "source <(cobord completion bash); echo is-''ready",
+        setup = "source <(cobord completion bash); echo is-''ready"
+        seen = self.type_in(["bash", "--norc", "--noprofile", "-i"], setup,
                             "cobord ser\tsmollm2-135\t", "cobord serve smollm2-135m")
         self.assertIn("cobord serve smollm2-135m", seen)
 
