@@ -216,7 +216,7 @@ async function unfinished(browser) {
 async function twoTabs(browser) {
     const seen = await open(browser, base),
         {page} = seen;
-    await watchRequests(page, {...NO_END, max_tokens: 300});
+    await watchRequests(page, {...NO_END, max_tokens: 150});
     await send(page, QUESTION);
     await page.waitForSelector(".answer.running .prose > *");
     const other = await seen.context.newPage();
