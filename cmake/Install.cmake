@@ -23,6 +23,7 @@ install(CODE "
 # `source` with some words replaced by what they are at the moment of installing; behind `destination`: word, value, ..
 function(cobord_install_filled component source destination)
     get_filename_component(name ${source} NAME)
+    string(REGEX REPLACE "\\.in$" "" name ${name})
     set(steps "file(READ \"${source}\" text)\n")
     set(pairs ${ARGN})
     while(pairs)
@@ -91,8 +92,9 @@ if(TARGET cobord_library_shared)
     install(TARGETS cobord_library_static ARCHIVE DESTINATION "\${COBORD_LIBDIR}" COMPONENT development)
     install(FILES include/cobord/cobord.h DESTINATION include/cobord COMPONENT development)
     install(FILES examples/generate.c DESTINATION share/doc/libcobord-dev/examples COMPONENT development)
-    cobord_install_filled(development ${CMAKE_BINARY_DIR}/cobord.pc "\${COBORD_LIBDIR}/pkgconfig"
-        @PREFIX@ "\${CMAKE_INSTALL_PREFIX}" @LIBDIR@ "\${COBORD_LIBDIR}")
+    cobord_install_filled(development ${CMAKE_SOURCE_DIR}/src/library/cobord.pc.in "\${COBORD_LIBDIR}/pkgconfig"
+        @PREFIX@ "\${CMAKE_INSTALL_PREFIX}" @LIBDIR@ "\${CMAKE_INSTALL_PREFIX}/\${COBORD_LIBDIR}"
+        @VERSION@ ${PROJECT_VERSION})
 endif()
 
 # All that is installed, and no tests.

@@ -10,7 +10,7 @@ int access_options_read(const Options *o, Access *out)
 {
     Why warning, why = {{0}};
     *out = (Access){options_text(o, OPTION_API_KEYS), options_text(o, OPTION_CORS)};
-    if (out->keys_file) hangup_ignore();
+    if (out->keys_file || !hangup_is_possible()) hangup_ignore(); /* `systemctl reload` too */
     Error error = access_check(&(Access){.cors = out->cors}, &warning, &why);
     if (error != OK) return complain(error, &why, options_where(o, OPTION_CORS), NULL);
     error = access_check(&(Access){.keys_file = out->keys_file}, &warning, &why);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/hangup.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
 static atomic_int hangups;
 
@@ -11,6 +13,13 @@ static void note_hangup(int number)
 {
     (void)number;
     atomic_store(&hangups, 1);
+}
+
+bool hangup_is_possible(void)
+{
+    int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (terminal >= 0) (void)close(terminal);
+    return terminal >= 0;
 }
 
 void hangup_ignore(void) { (void)signal(SIGHUP, SIG_IGN); }

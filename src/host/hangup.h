@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+/* Whether this process has a terminal, which could hang up: a service has none, and its SIGHUP is never the end. */
+bool hangup_is_possible(void);
 /* From the start, until there is something to read again. */
 void hangup_ignore(void);
 /* From here on it is noted. After others that catch signals. */

@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 import _installed as installed
+from _nodes import support
 
 HAS_MANUAL = (installed.BUILD / "written").exists()
 
@@ -65,6 +66,29 @@ class InstallTest(unittest.TestCase):
     def test_a_relative_prefix_is_refused(self):
         with self.assertRaisesRegex(AssertionError, "no absolute path"):
             installed.install(self.root, prefix="usr")
+
+    @unittest.skipUnless(shutil.which("pkg-config") and shutil.which("cc"), "pkg-config or cc is missing")
+    def test_the_example_is_built_with_what_is_installed(self):
+        """In the new root's own words; the root itself is what a sysroot is to pkg-config."""
+        installed.install(self.root)
+        env = {"PKG_CONFIG_LIBDIR": f"{self.root}/usr/local/lib/pkgconfig", "PKG_CONFIG_SYSROOT_DIR": str(self.root),
+               "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1", "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1"}
+        example = self.root / "usr/local/share/doc/libcobord-dev/examples/generate.c"
+        library = self.root / "usr/local/lib"
+        knot = support.models_folder() / "smollm2-135m.knot"
+        texts = set()
+        for name, extra in (("shared", []), ("static", ["--static"])):
+            flags = self.run_there("pkg-config", "--cflags", "--libs", *extra, "cobord", **env).stdout.split()
+            if extra:
+                flags = [str(library / "libcobord.a") if f == "-lcobord" else f for f in flags]
+            program = self.root / name
+            done = self.run_there("cc", "-Wall", "-Werror", example, *flags, "-o", program)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            done = self.run_there(program, knot, "What is 2 + 2?", LD_LIBRARY_PATH="" if extra else str(library))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            texts.add(done.stdout.split("\n[")[0])
+        self.assertEqual(len(texts), 1)
+        self.assertTrue(texts.pop().strip())
 
     @unittest.skipUnless(HAS_MANUAL, "this tree has no page of the manual")
     @unittest.skipUnless(shutil.which("man"), "man is missing: apt-get install man-db")

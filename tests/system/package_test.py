@@ -62,6 +62,16 @@ class PackageTest(unittest.TestCase):
         self.assertNotIn(".symtab", sections)
         self.assertIn("BIND_NOW", ask("readelf", "-d", root / "usr/bin/cobord"))
 
+    def test_the_library_is_two_packages(self):
+        files = installed.files_below(self.unpacked("libcobord0"))
+        self.assertTrue(any(f.endswith("/libcobord.so.0") for f in files), files)
+        self.assertIn("DEBIAN/shlibs", files)
+        self.assertFalse(any("include" in f for f in files))
+        files = installed.files_below(self.unpacked("libcobord-dev"))
+        for name in ("include/cobord/cobord.h", "cobord.pc", "libcobord.a", "libcobord.so"):
+            self.assertTrue(any(f.endswith(name) for f in files), name)
+        self.assertIn(f"libcobord0 (= {self.field('Version')})", self.field("Depends", "libcobord-dev"))
+
     @unittest.skipUnless(shutil.which("lintian"), "lintian is missing: scripts/prepare package")
     def test_lintian_has_nothing_to_say(self):
         root = ["--allow-root"] if os.geteuid() == 0 else []

@@ -85,10 +85,11 @@ class Booted(unittest.TestCase):
         (cls.machine.root / "etc/default/cobord").write_text(
             f"COBORD_MODEL={MODEL}\nCOBORD_LISTEN=127.0.0.1:{cls.port}\nCOBORD_CONTEXT=512\n")
 
-    def ask(self, path, body=None, port=None):
+    def ask(self, path, body=None, port=None, key=None):
         connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=60)
+        headers = {"Authorization": "Bearer " + key} if key else {}
         try:
-            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None)
+            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         except OSError:
@@ -132,6 +133,27 @@ class Booted(unittest.TestCase):
         self.assertTrue(self.text())
         self.assertTrue((self.machine.root / "var/lib/private/cobord/journal.db").exists())
         self.assertNotIn("cannot be resumed", self.machine.journal())
+
+    def test_reload_keeps_what_runs(self):
+        self.start("cobord")
+        self.wait_ready()
+        before, _ = self.machine.status_of("cobord")
+        self.machine.run("systemctl", "reload", "cobord")
+        time.sleep(0.5)
+        self.assertEqual(self.machine.status_of("cobord")[0], before)
+        self.assertEqual(self.ask("/health")[0], 200)
+
+    def test_keys_that_only_root_can_read(self):
+        file = self.machine.root / "etc/cobord/api-keys.json"
+        key = support.must("keys", "new", "ops", "--admin", "--file", file).decode().split()[0]
+        examples = self.machine.root.parent / "stage/usr/local/share/doc/cobord/examples/systemd"
+        self.drop_in("cobord.service", (examples / "keys.conf").read_text())
+        self.start("cobord")
+        self.wait_ready()
+        self.assertEqual(self.ask("/v1/models")[0], 401)
+        self.assertEqual(self.ask("/v1/models", key=key)[0], 200)
+        self.machine.run("systemctl", "reload", "cobord")
+        self.assertEqual(self.ask("/v1/models", key=key)[0], 200)
 
     def test_a_stop_finishes_what_was_begun(self):
         self.start("cobord")
