@@ -13,6 +13,7 @@ export default front;
 
 const REST = 0, WAIT = 1, READ = 2, CALL = 3, CANCEL = 4, REPLY = 5, STREAM = 6, WRITE = 7, END = 8, LOG = 9,
     ROW_PUT = 10, ROW_DELETE = 11, HAND_OVER = 12;
+const LEVEL_ERROR = 0;
 const REOPEN_MS = 1000, DROPPED_BYTES_MAX = 64 << 20;
 const TABLE = 'CREATE TABLE IF NOT EXISTS rows (key TEXT, number INTEGER, bytes BLOB, PRIMARY KEY (key, number))';
 
@@ -101,7 +102,7 @@ export class Coordinator {
         x.coordinator_open(this.#say(clusterOf(env)));
         for (let kind; (kind = x.coordinator_next(Date.now())) !== REST && kind !== WAIT;) {
             if (kind === READ) await this.#read(invocation);
-            if (kind === LOG) console.error(this.#text(x.coordinator_wish_text()));
+            if (kind === LOG) this.#log();
         }
         for (const { key, number, bytes } of this.sql.exec('SELECT key, number, bytes FROM rows ORDER BY key, number'))
             this.#restore(new TextEncoder().encode(key), number, new Uint8Array(bytes));
@@ -232,7 +233,13 @@ export class Coordinator {
         else if (kind === END) this.#end(number);
         else if (kind === ROW_PUT) this.#putRow(number);
         else if (kind === ROW_DELETE) this.#deleteRows();
-        else if (kind === LOG) console.error(this.#text(x.coordinator_wish_text()));
+        else if (kind === LOG) this.#log();
+    }
+
+    #log() {
+        const x = this.#x, line = this.#text(x.coordinator_wish_text());
+        if (x.coordinator_wish_status() === LEVEL_ERROR) console.error(line);
+        else console.log(line);
     }
 
     #deleteRows() {

@@ -26,6 +26,8 @@ struct HttpExchange {
     /* of the answer */
     bool answered, streams, begun, gone, over;
     HttpReply reply;
+    HttpRecord record;
+    uint64_t begin_ns, end_ns;
     AnswerHeaders headers;
     char *reply_body;
     size_t reply_bytes;
@@ -37,6 +39,8 @@ struct HttpExchange {
 };
 
 static struct {
+    ExchangeOver *over;
+    void *context;
     HttpExchange *first;
     uint32_t count, numbers;
     size_t bodies_bytes;
@@ -101,6 +105,14 @@ static void free_exchange(HttpExchange *x)
     free(x);
 }
 
+void exchange_tell(ExchangeOver *over, void *context)
+{
+    exchanges.over = over;
+    exchanges.context = context;
+}
+
+HttpRecord *http_exchange_record(HttpExchange *x) { return &x->record; }
+
 HttpExchange *exchange_open(const char *head, size_t bytes)
 {
     HttpExchange *x = exchanges.count < EXCHANGES_MAX ? calloc(1, sizeof *x) : NULL;
@@ -110,6 +122,7 @@ HttpExchange *exchange_open(const char *head, size_t bytes)
         return NULL;
     }
     x->number = ++exchanges.numbers;
+    x->begin_ns = machine_now_ns();
     x->references = 1;
     x->next = exchanges.first;
     exchanges.first = x;
@@ -240,7 +253,17 @@ void http_stream_end(HttpExchange *x) { x->ended = true; }
 
 /* ---- JavaScript's side ---- */
 
-void exchange_gone(HttpExchange *x) { x->gone = x->over = true; }
+static void end(HttpExchange *x)
+{
+    x->over = true;
+    x->end_ns = machine_now_ns();
+}
+
+void exchange_gone(HttpExchange *x)
+{
+    x->gone = true;
+    end(x);
+}
 
 void exchange_written(HttpExchange *x)
 {
@@ -266,7 +289,7 @@ static void wish_for_answer(HttpExchange *x, ExchangeWish *out)
                           .bytes = (const uint8_t *)x->reply_body,
                           .count = x->reply_bytes};
     x->begun = true;
-    x->over = !x->streams;
+    if (!x->streams) end(x);
 }
 
 /* Result  false: nothing of this one. */
@@ -286,7 +309,7 @@ static bool next_of(HttpExchange *x, uint64_t now_ns, ExchangeWish *out)
                           .number = x->number,
                           .bytes = x->out + x->out_at,
                           .count = x->writing};
-    x->over = !waiting;
+    if (!waiting) end(x);
     return true;
 }
 
@@ -299,6 +322,8 @@ static void sweep(void)
             at = &x->next;
             continue;
         }
+        HttpOver over = {x->answered ? x->reply.status : 0, x->gone, x->begin_ns, x->end_ns};
+        if (exchanges.over) exchanges.over(exchanges.context, x, &over);
         *at = x->next;
         exchanges.count--;
         free_exchange(x);

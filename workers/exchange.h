@@ -31,6 +31,9 @@ typedef struct ExchangeWish {
     size_t count;
 } ExchangeWish;
 
+/* Who hears of an exchange that is over, when nobody has it any more. */
+typedef void ExchangeOver(void *context, HttpExchange *x, const HttpOver *over);
+void exchange_tell(ExchangeOver *over, void *context);
 /* `head`: "METHOD TARGET\nname: value\n..", names in lower case, target as it came.
  * Result  NULL: there are too many, or no memory. */
 HttpExchange *exchange_open(const char *head, size_t bytes);

@@ -48,7 +48,9 @@ static HubWishKind take_wish(Hub *hub, uint64_t now_ns)
     if (kind == HUB_REST) kind = wish_of_exchange(hub, now_ns);
     if (kind == HUB_REST) kind = wish_of_streams(hub);
     if (kind != HUB_REST) return kind;
-    hub->wish = (HubWish){.text = machine_take_line()};
+    LogLevel level = LOG_INFO;
+    const char *line = machine_take_line(&level);
+    hub->wish = (HubWish){.text = line, .status = (unsigned)level};
     return hub->wish.text ? HUB_LOG : HUB_REST;
 }
 

@@ -19,6 +19,7 @@
 #define COBORD_WORKERS_HUB_H
 
 #include "api/cors.h"
+#include "api/log_line.h"
 #include "cluster/pace.h"
 #include "cluster/pipeline.h"
 #include "knot/knot_index.h"
@@ -48,10 +49,10 @@ typedef enum HubWishKind {
 
 /* Valid until the next hub_next. */
 typedef struct HubWish {
-    uint32_t number;             /* of the call or the request */
-    double offset;               /* READ */
-    double wait_ms;              /* WAIT; CALL: at most */
-    const char *text;            /* CALL: head; REPLY, STREAM: type; LOG: line */
+    uint32_t number;  /* of the call or the request */
+    double offset;    /* READ */
+    double wait_ms;   /* WAIT; CALL: at most */
+    const char *text; /* CALL: head; REPLY, STREAM: type; LOG: line, its level in `status` */
     const char *allow, *headers; /* of REPLY and STREAM; NULL: none */
     unsigned status, retry_s;
     const uint8_t *parts[2];
@@ -96,6 +97,8 @@ typedef struct Hub {
     bool has_keys;
     char *keys; /* the text of API_KEYS, until the server has it */
     size_t keys_bytes;
+    LogFormat log_format;
+    LogLevel log_level;
     /* opening */
     ClusterFile cluster;
     const ClusterNode *self;

@@ -74,6 +74,29 @@ static Error set_cors(Hub *hub, const char *value, size_t bytes, Why *why)
     return error == OK ? OK : error_why(why, error, "CORS_ORIGINS: %s", about.text);
 }
 
+static bool is(const char *text, const char *value, size_t bytes)
+{
+    return strlen(text) == bytes && memcmp(text, value, bytes) == 0;
+}
+
+static Error set_format(Hub *hub, const char *value, size_t bytes, Why *why)
+{
+    hub->log_format = is("json", value, bytes) ? LOG_JSON : LOG_TEXT;
+    if (hub->log_format == LOG_JSON || is("text", value, bytes)) return OK;
+    return error_why(why, ERR_USAGE, "LOG_FORMAT is text or json");
+}
+
+static Error set_level(Hub *hub, const char *value, size_t bytes, Why *why)
+{
+    static const char *const levels[] = {"error", "info", "debug"};
+    for (size_t i = 0; i < 3; i++)
+        if (is(levels[i], value, bytes)) {
+            hub->log_level = (LogLevel)i;
+            return OK;
+        }
+    return error_why(why, ERR_USAGE, "LOG_LEVEL is error, info or debug");
+}
+
 static Error set(Hub *hub, const char *name, size_t name_bytes, const char *value, size_t bytes)
 {
     Why *why = &hub->why;
@@ -88,6 +111,8 @@ static Error set(Hub *hub, const char *name, size_t name_bytes, const char *valu
         return number("MEMORY_BUDGET_BYTES", value, bytes, &hub->budget_bytes, why);
     if (IS("SUBREQUESTS_MAX")) return set_subrequests(hub, value, bytes, why);
     if (IS("CORS_ORIGINS")) return set_cors(hub, value, bytes, why);
+    if (IS("LOG_FORMAT")) return set_format(hub, value, bytes, why);
+    if (IS("LOG_LEVEL")) return set_level(hub, value, bytes, why);
     if (IS("DRAFTS")) return set_drafts(hub, value, bytes, why);
 #undef TEXT
 #undef IS
@@ -97,6 +122,7 @@ static Error set(Hub *hub, const char *name, size_t name_bytes, const char *valu
 static Error read_settings(Hub *hub, const char *text, size_t bytes)
 {
     hub->budget_bytes = BUDGET_BYTES;
+    hub->log_level = LOG_INFO;
     hub->drafts = PLAN_DRAFTS_DEFAULT;
     hub->subrequests_max = SUBREQUESTS_MAX;
     for (size_t at = 0; at < bytes;) {
@@ -113,7 +139,9 @@ static Error read_settings(Hub *hub, const char *text, size_t bytes)
 
 Error hub_settings(Hub *hub, const char *text, size_t bytes)
 {
-    return fail(hub, read_settings(hub, text, bytes));
+    Error error = read_settings(hub, text, bytes);
+    machine_open_log(hub->log_format, hub->log_level, hub->id);
+    return fail(hub, error);
 }
 
 Error hub_keys(Hub *hub, const char *text, size_t bytes)
@@ -283,83 +311,90 @@ static Error load_keys(Hub *hub)
     free(hub->keys);
     hub->keys = NULL;
     return error == OK ? OK : error_why(&hub->why, error, "API_KEYS: %s", about.text);
-}
-
-static Error build_server(Hub *hub)
-{
-    const ClusterFile *c = &hub->cluster;
-    uint64_t taken = reserve_bytes() + API_BYTES;
-    if (taken > hub->budget_bytes)
-        return error_why(&hub->why, ERR_PLAN,
-                         "%s takes %llu KiB with its tokenizer, more than the %llu allowed",
-                         hub->self->id, (unsigned long long)taken >> 10,
-                         (unsigned long long)hub->budget_bytes >> 10);
-    ServeOptions options = {
-        .host = {.host = hub, .wake = wake, .intake = intake, .connections = connections},
-        .form_bytes_max = (size_t)plan_form_bytes(hub->hyper.vocabulary, c->sessions,
-                                                  (hub->budget_bytes - taken) / 2),
-        .model = c->model_name,
-        .slots = c->sessions,
-        .queue_max = QUEUE_MAX,
-        .vocabulary = hub->hyper.vocabulary,
-        .context = c->context,
-        .hidden = hub->hyper.hidden,
-        .tokenizer = hub->tokenizer,
-        .knot = &hub->index.knot,
-        .version = hub->version,
-        .engine = hub_engine(hub),
-        .journal = streams_journal(),
-        .cors = hub->cors[0] ? hub->cors : NULL,
-    };
-    TRY(hub_watch_open(hub));
-    TRY(serve_open(&options, &hub->serve, &hub->why));
-    return load_keys(hub);
-}
-
-/* ---- The loop ---- */
-
-static Error tokenizer_came(Hub *hub)
-{
-    TRY(build_tokenizer(hub));
-    TRY(build_engine(hub));
-    TRY(build_server(hub));
-    hub->stage = HUB_OPEN;
-    return OK;
-}
-
-void hub_read_came(Hub *hub, bool fine)
-{
-    if (!hub->reads) return;
-    hub->reads = false;
-    Error error = fine ? OK
-                       : error_why(&hub->why, ERR_UNREACHABLE, "%s cannot be read from the bucket",
-                                   hub->knot_key);
-    if (error == OK) error = hub->stage == HUB_TOKENIZER ? tokenizer_came(hub) : give(hub);
-    (void)fail(hub, error);
-}
-
-/* Result  whether there is something to read; with an error there is not. */
-static Error advance(Hub *hub, HubWishKind *kind)
-{
-    while (knot_index_need(&hub->opening, &hub->need)) {
-        TRY(take_memory(hub));
-        const KnotIndexNeed *need = &hub->need;
-        if (need->bytes) {
-            *kind = wish_for(hub, need->offset, need->bytes,
-                             need->into_scratch ? hub->scratch : hub->memory + need->at);
-            return OK;
-        }
-        TRY(give(hub));
+    static void tell_over(void *hub, HttpExchange *x, const HttpOver *over)
+    {
+        serve_over(((Hub *)hub)->serve, x, over);
     }
-    TRY(take_tokenizer_room(hub));
-    *kind = wish_for(hub, hub->index.knot.payload_offset + hub->block_first,
-                     hub->block_last - hub->block_first, hub->memory);
-    return OK;
-}
 
-HubWishKind hub_open_next(Hub *hub)
-{
-    HubWishKind kind = HUB_REST;
-    if (hub->stage == HUB_INDEX && !hub->reads) (void)fail(hub, advance(hub, &kind));
-    return kind;
-}
+    static Error build_server(Hub * hub)
+    {
+        const ClusterFile *c = &hub->cluster;
+        uint64_t taken = reserve_bytes() + API_BYTES;
+        if (taken > hub->budget_bytes)
+            return error_why(&hub->why, ERR_PLAN,
+                             "%s takes %llu KiB with its tokenizer, more than the %llu allowed",
+                             hub->self->id, (unsigned long long)taken >> 10,
+                             (unsigned long long)hub->budget_bytes >> 10);
+        ServeOptions options = {
+            .host = {.host = hub, .wake = wake, .intake = intake, .connections = connections},
+            .form_bytes_max = (size_t)plan_form_bytes(hub->hyper.vocabulary, c->sessions,
+                                                      (hub->budget_bytes - taken) / 2),
+            .model = c->model_name,
+            .slots = c->sessions,
+            .queue_max = QUEUE_MAX,
+            .vocabulary = hub->hyper.vocabulary,
+            .context = c->context,
+            .hidden = hub->hyper.hidden,
+            .tokenizer = hub->tokenizer,
+            .knot = &hub->index.knot,
+            .version = hub->version,
+            .role = "coordinator",
+            .memory_bytes = hub->budget_bytes,
+            .engine = hub_engine(hub),
+            .journal = streams_journal(),
+            .cors = hub->cors[0] ? hub->cors : NULL,
+        };
+        TRY(hub_watch_open(hub));
+        TRY(serve_open(&options, &hub->serve, &hub->why));
+        return load_keys(hub);
+        exchange_tell(tell_over, hub);
+        return serve_open(&options, &hub->serve, &hub->why);
+    }
+
+    /* ---- The loop ---- */
+
+    static Error tokenizer_came(Hub * hub)
+    {
+        TRY(build_tokenizer(hub));
+        TRY(build_engine(hub));
+        TRY(build_server(hub));
+        hub->stage = HUB_OPEN;
+        return OK;
+    }
+
+    void hub_read_came(Hub * hub, bool fine)
+    {
+        if (!hub->reads) return;
+        hub->reads = false;
+        Error error = fine ? OK
+                           : error_why(&hub->why, ERR_UNREACHABLE,
+                                       "%s cannot be read from the bucket", hub->knot_key);
+        if (error == OK) error = hub->stage == HUB_TOKENIZER ? tokenizer_came(hub) : give(hub);
+        (void)fail(hub, error);
+    }
+
+    /* Result  whether there is something to read; with an error there is not. */
+    static Error advance(Hub * hub, HubWishKind * kind)
+    {
+        while (knot_index_need(&hub->opening, &hub->need)) {
+            TRY(take_memory(hub));
+            const KnotIndexNeed *need = &hub->need;
+            if (need->bytes) {
+                *kind = wish_for(hub, need->offset, need->bytes,
+                                 need->into_scratch ? hub->scratch : hub->memory + need->at);
+                return OK;
+            }
+            TRY(give(hub));
+        }
+        TRY(take_tokenizer_room(hub));
+        *kind = wish_for(hub, hub->index.knot.payload_offset + hub->block_first,
+                         hub->block_last - hub->block_first, hub->memory);
+        return OK;
+    }
+
+    HubWishKind hub_open_next(Hub * hub)
+    {
+        HubWishKind kind = HUB_REST;
+        if (hub->stage == HUB_INDEX && !hub->reads) (void)fail(hub, advance(hub, &kind));
+        return kind;
+    }

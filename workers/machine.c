@@ -10,22 +10,25 @@
 #include "reserve.h"
 #include "serve/machine.h"
 
-enum {
-    PAGE_BYTES = 65536,
-    LINES_MAX = 16,
-    LINE_BYTES = 2 * WHY_MAX + 16,
-    CHANCE_NUMBERS = MACHINE_CHANCE_BYTES / 8
-};
+enum { PAGE_BYTES = 65536, LINES_MAX = 16, CHANCE_NUMBERS = MACHINE_CHANCE_BYTES / 8 };
+
+typedef struct MachineLine {
+    LogLevel level;
+    char text[LOG_LINE_BYTES];
+} MachineLine;
 
 static struct {
     uint64_t day_ms, steady_ns;
     bool rests;
     uint64_t chance[CHANCE_NUMBERS];
     uint32_t chance_at;
-    char lines[LINES_MAX][LINE_BYTES]; /* a ring; what nobody takes is written over */
+    LogFormat format;
+    LogLevel level;
+    const char *node;
+    MachineLine lines[LINES_MAX]; /* a ring; what nobody takes is written over */
     uint32_t first, count;
     uint64_t bytes_max; /* of the module's memory */
-} machine;
+} machine = {.level = LOG_INFO, .node = "coordinator-0"};
 
 /* ---- Time and chance ---- */
 
@@ -44,6 +47,11 @@ void machine_rest(void) { machine.rests = true; }
 uint64_t machine_now_ns(void) { return machine.steady_ns; }
 uint64_t machine_wall_ns(void) { return machine.day_ms * 1000000; }
 uint64_t machine_time_s(void) { return machine.day_ms / 1000; }
+void machine_process(MetricsProcess *out)
+{
+    *out = (MetricsProcess){.resident_bytes = reserve_bytes(), .budget_bytes = machine.bytes_max};
+}
+
 uint64_t machine_resident_bytes(void) { return reserve_bytes(); }
 
 uint8_t *machine_chance(void)
@@ -52,7 +60,7 @@ uint8_t *machine_chance(void)
     return (uint8_t *)machine.chance;
 }
 
-/* A request takes two. When more requests have sent their heads before any of them is taken in than were drawn for,
+/* A request takes six. When more requests have sent their heads before any of them is taken in than were drawn for,
  * numbers are taken twice: so each that is gone is replaced by the hash of all. */
 uint64_t machine_random(void)
 {
@@ -63,26 +71,32 @@ uint64_t machine_random(void)
 
 /* ---- The log ---- */
 
-static size_t append(char *line, size_t used, const char *text)
+void machine_open_log(LogFormat format, LogLevel level, const char *node)
 {
-    while (*text && used < LINE_BYTES - 1) line[used++] = *text++;
-    line[used] = '\0';
-    return used;
+    machine.format = format;
+    machine.level = level;
+    machine.node = node;
 }
 
-void machine_say(const char *line, const char *detail)
+bool machine_logs(LogLevel level) { return level <= machine.level; }
+
+void machine_log(const LogEntry *entry)
 {
+    if (!machine_logs(entry->level)) return;
     if (machine.count == LINES_MAX) machine.first++, machine.count--;
-    char *to = machine.lines[(machine.first + machine.count++) % LINES_MAX];
-    size_t used = append(to, append(to, 0, "cobord: "), line);
-    if (detail) append(to, append(to, used, ": "), detail);
+    MachineLine *to = &machine.lines[(machine.first + machine.count++) % LINES_MAX];
+    size_t bytes = log_line_write(entry, machine.format, machine.day_ms, machine.node, to->text);
+    to->text[bytes ? bytes - 1 : 0] = '\0'; /* in place of the line's end */
+    to->level = entry->level;
 }
 
-const char *machine_take_line(void)
+const char *machine_take_line(LogLevel *level)
 {
     if (!machine.count) return NULL;
     machine.count--;
-    return machine.lines[machine.first++ % LINES_MAX];
+    const MachineLine *line = &machine.lines[machine.first++ % LINES_MAX];
+    *level = line->level;
+    return line->text;
 }
 
 /* ---- Where malloc gets its memory: libc's own knows no limit but the module's ---- */

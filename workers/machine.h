@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "api/log_line.h"
+
 enum { MACHINE_CHANCE_BYTES = 256 };
 
 /* Milliseconds since 1970, as Date.now() says. The steady clock goes on by what passes between two calls. */
@@ -18,6 +20,8 @@ uint8_t *machine_chance(void);
 /* malloc's memory grows as long as all of the module's has at most so many bytes; 0: no limit but the module's. */
 void machine_limit_memory(uint64_t bytes);
 /* The oldest line of the log that was not taken; NULL: there is none. Valid until the next line. */
-const char *machine_take_line(void);
+const char *machine_take_line(LogLevel *level);
+/* Text at level info until it is called; `node` outlives the module. */
+void machine_open_log(LogFormat format, LogLevel level, const char *node);
 
 #endif

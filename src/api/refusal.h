@@ -44,6 +44,7 @@ typedef enum RefusalKind {
 #define REFUSAL_ENTRY(kind, status, type, code, retryable) kind,
     REFUSAL_LIST(REFUSAL_ENTRY)
 #undef REFUSAL_ENTRY
+        REFUSAL_LAST = REFUSAL_SERVER
 } RefusalKind;
 
 enum { REFUSAL_PARAM_MAX = 96, REFUSAL_JSON_MAX = 4096 };

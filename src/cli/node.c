@@ -6,15 +6,16 @@
 #include "cli/access_options.h"
 #include "cli/complain.h"
 #include "cli/engine_options.h"
+#include "cli/log_options.h"
 #include "cli/progress.h"
 #include "cli/tls_options.h"
 #include "cli/verbs.h"
 #include "host/memory.h"
 #include "host/node.h"
 
-static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,      OPTION_THREADS,
-                                        OPTION_ISA,     OPTIONS_DRAFT,  OPTION_JOURNAL,
-                                        OPTIONS_TLS,    OPTIONS_ACCESS, OPTION_END};
+static const OptionId node_options[] = {
+    OPTION_CLUSTER, OPTION_ID,   OPTION_THREADS, OPTION_ISA,  OPTIONS_DRAFT,
+    OPTION_JOURNAL, OPTIONS_TLS, OPTIONS_ACCESS, OPTIONS_LOG, OPTION_END};
 const OptionVerb node_verb = {
     .name = "node",
     .usage = "--cluster FILE --id ID",
@@ -59,6 +60,7 @@ static int run(const Options *o, const char *path, const char *id)
     NodeOptions options = {.threads = (uint32_t)options_count(o, OPTION_THREADS),
                            .isa_given = true,
                            .version = COBORD_VERSION,
+                           .drain_s = (uint32_t)options_count(o, OPTION_DRAIN_SECONDS),
                            .journal = options_text(o, OPTION_JOURNAL),
                            .certificate_file = tls.certificate,
                            .certificate_key_file = tls.key,
@@ -87,6 +89,7 @@ int cli_node(int argc, char **argv)
     if (!options_read(&o, &node_verb, argc, argv, &code)) return code;
     const char *path = options_text(&o, OPTION_CLUSTER), *id = options_text(&o, OPTION_ID);
     if (!path || !id) return complain_usage("node: --cluster FILE and --id ID are needed");
+    log_options_open(&o, id);
     memory_keep_heap_small();
     return run(&o, path, id);
 }

@@ -167,6 +167,16 @@ const OptionSpec options_table[OPTIONS_COUNT] = {
          "where streams are remembered for an hour, to be resumed after a restart; none: "
          "nowhere (default: ~/.local/state/cobord/journal.db; of a node: beside the cluster file)",
          NULL, 0, 0, NULL, 0},
+    [OPTION_LOG_FORMAT] = {"log-format", 0, OPTION_CHOICE, NULL,
+                           "lines of the log: for people, or JSON objects with the same fields",
+                           "text", 0, 0, "text|json", 0},
+    [OPTION_LOG_LEVEL] = {"log-level", 0, OPTION_CHOICE, NULL,
+                          "info has a line a request; debug one for each call between nodes too",
+                          "info", 0, 0, "error|info|debug", 0},
+    [OPTION_DRAIN_SECONDS] =
+        {"drain-seconds", 0, OPTION_COUNT, "N",
+         "after SIGTERM, how long answers that are under way may take before they are ended", "30",
+         0, 3600, NULL, 0},
     [OPTION_DRAFT] =
         {"draft", 0, OPTION_TEXT, "MODEL",
          "a smaller model of the same vocabulary, which guesses what MODEL will say: the text is "

@@ -65,6 +65,9 @@ typedef enum OptionId {
     OPTION_DRAFTS,
     OPTION_QUEUE,
     OPTION_JOURNAL,
+    OPTION_LOG_FORMAT,
+    OPTION_LOG_LEVEL,
+    OPTION_DRAIN_SECONDS,
     OPTION_DRAFT,
     OPTION_DRAFT_MEMORY,
     OPTION_TLS_CERTIFICATE,
@@ -111,6 +114,8 @@ typedef enum OptionId {
 #define OPTIONS_ENGINE                                                                          \
     OPTION_STATIONS, OPTION_SHARDS, OPTION_RANGES, OPTION_THREADS, OPTION_CHUNK, OPTION_MEMORY, \
         OPTION_CONTEXT, OPTION_CACHE_TYPE, OPTION_ISA
+/* Of those that serve. */
+#define OPTIONS_LOG OPTION_LOG_FORMAT, OPTION_LOG_LEVEL, OPTION_DRAIN_SECONDS
 /* Of those that answer. */
 #define OPTIONS_DRAFT OPTION_DRAFTS, OPTION_DRAFT, OPTION_DRAFT_MEMORY
 #define OPTIONS_SAMPLER                                                                           \
@@ -126,8 +131,9 @@ typedef struct OptionVerb {
     const char *examples;    /* lines of two leading spaces, each with its '\n' */
     const OptionId *options; /* ended by OPTION_END */
     unsigned operands_min, operands_max;
-    const char *operand_names; /* of the missing one: "MODEL" or "IN.gguf"; what completion offers */
-    const char *exits;         /* lines of exit codes in place of the usual ones; NULL: those */
+    const char
+        *operand_names; /* of the missing one: "MODEL" or "IN.gguf"; what completion offers */
+    const char *exits;  /* lines of exit codes in place of the usual ones; NULL: those */
 } OptionVerb;
 
 enum { OPTIONS_OPERANDS_MAX = 8, OPTIONS_TEXTS_MAX = 8 };

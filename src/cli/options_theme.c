@@ -38,7 +38,10 @@ OptionTheme options_theme(OptionId id)
     case OPTION_LISTEN:
     case OPTION_SLOTS:
     case OPTION_QUEUE:
-    case OPTION_JOURNAL: return THEME_SERVING;
+    case OPTION_JOURNAL:
+    case OPTION_LOG_FORMAT:
+    case OPTION_LOG_LEVEL:
+    case OPTION_DRAIN_SECONDS: return THEME_SERVING;
     case OPTION_TLS_CERTIFICATE:
     case OPTION_TLS_KEY:
     case OPTION_TLS_CA:

@@ -8,6 +8,7 @@
 #include "cli/access_options.h"
 #include "cli/complain.h"
 #include "cli/engine_options.h"
+#include "cli/log_options.h"
 #include "cli/model_name.h"
 #include "cli/tls_options.h"
 #include "cli/verbs.h"
@@ -15,13 +16,14 @@
 #include "host/clock.h"
 #include "host/journal.h"
 #include "host/listen.h"
+#include "host/log.h"
 #include "host/memory.h"
 #include "host/places.h"
 #include "serve/fleet.h"
 
-static const OptionId serve_options[] = {OPTION_LISTEN,  OPTION_SLOTS,   OPTION_QUEUE,
-                                         OPTION_JOURNAL, OPTIONS_TLS,    OPTIONS_ACCESS,
-                                         OPTIONS_DRAFT,  OPTIONS_ENGINE, OPTION_END};
+static const OptionId serve_options[] = {
+    OPTION_LISTEN,  OPTION_SLOTS, OPTION_QUEUE,  OPTION_JOURNAL, OPTIONS_TLS,
+    OPTIONS_ACCESS, OPTIONS_LOG,  OPTIONS_DRAFT, OPTIONS_ENGINE, OPTION_END};
 const OptionVerb serve_verb = {
     .name = "serve",
     .usage = "MODEL",
@@ -51,7 +53,7 @@ static Journal *journal_from(const Options *o, uint64_t knot_id)
     if (!path) path = standard;
     if (!*path || strcmp(path, "none") == 0) return NULL;
     if (journal_open(path, knot_id, &journal, &why) != OK)
-        fprintf(stderr, "cobord: streams cannot be resumed after a restart: %s\n", why.text);
+        log_say(LOG_ERROR, "streams cannot be resumed after a restart: %s", why.text);
     return journal;
 }
 
@@ -135,6 +137,7 @@ static int serve_model(const Options *o, const Doors *doors, EngineSession *sess
         .certificate_file = doors->tls.certificate,
         .certificate_key_file = doors->tls.key,
         .access = doors->access,
+        .drain_s = (uint32_t)options_count(o, OPTION_DRAIN_SECONDS),
         .serve = {.model = name,
                   .slots = slots,
                   .queue_max = (uint32_t)options_count(o, OPTION_QUEUE),
@@ -180,6 +183,7 @@ int cli_serve(int argc, char **argv)
     if ((code = tls_options_read(&o, &doors.tls)) != 0) return code;
     if ((code = access_options_read(&o, &doors.access)) != 0) return code;
     const char *where = options_text(&o, OPTION_LISTEN);
+    log_options_open(&o, "serve");
     memory_keep_heap_small();
     Error error = listen_open(where, &listen, &why);
     if (error != OK)

@@ -16,6 +16,7 @@
 #include "cli/access_options.h"
 #include "cli/cluster_plan.h"
 #include "cli/complain.h"
+#include "cli/log_options.h"
 #include "cli/progress.h"
 #include "cli/tls_options.h"
 #include "cli/up_run.h"
@@ -31,7 +32,7 @@
 static const OptionId up_options[] = {CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS,
                                       OPTION_ISA,           OPTION_CLUSTER, OPTION_DIR,
                                       OPTION_CGROUP,        OPTIONS_DRAFT,  OPTIONS_TLS,
-                                      OPTIONS_ACCESS,       OPTION_END};
+                                      OPTIONS_ACCESS,       OPTIONS_LOG,    OPTION_END};
 const OptionVerb up_verb = {
     .name = "up",
     .usage = "MODEL [--stations 2 --shards 8 --memory 128M] | --cluster FILE",
@@ -56,6 +57,7 @@ typedef struct Up {
     Port *ports;
     uint32_t port_count;
     char host[PORTS_HOST_BYTES];
+    char drain_seconds[16];
     char draft[PLACES_PATH_BYTES]; /* path of the draft model; "": none */
 } Up;
 
@@ -218,6 +220,10 @@ static int run(Up *up, const Options *o, const TlsOptions *tls, const Access *ac
         .draft = up->draft[0] ? up->draft : NULL,
         .draft_memory =
             options_given(o, OPTION_DRAFT_MEMORY) ? options_text(o, OPTION_DRAFT_MEMORY) : NULL,
+        .log_format = log_options_format(o),
+        .log_level = log_options_level(o),
+        .drain_seconds = up->drain_seconds,
+        .drain_s = (uint32_t)options_count(o, OPTION_DRAIN_SECONDS),
         .cgroups = options_switch(o, OPTION_CGROUP),
         .tls = *tls,
         .access = *access};
@@ -254,6 +260,9 @@ int cli_up(int argc, char **argv)
     if ((code = refuse_beside_cluster(&o)) != 0) return code;
     if ((code = tls_options_read(&o, &tls)) != 0) return code;
     if ((code = access_options_read(&o, &access)) != 0) return code;
+    log_options_open(&o, "up");
+    (void)snprintf(up.drain_seconds, sizeof up.drain_seconds, "%llu",
+                   (unsigned long long)options_count(&o, OPTION_DRAIN_SECONDS));
     stop_install();
     code = run(&up, &o, &tls, &access, &why);
     leave(&up, code == 0);

@@ -10,11 +10,12 @@
 #include "cli/options.h"
 #include "host/cgroup_make.h"
 #include "host/listen.h"
+#include "host/log.h"
 #include "host/node.h"
 #include "host/ports.h"
 #include "host/supervise.h"
 
-enum { ARGUMENTS_MAX = 28, URL_BYTES = 320, LOG_BYTES = 4200 };
+enum { ARGUMENTS_MAX = 36, URL_BYTES = 320, LOG_BYTES = 4200 };
 
 typedef struct UpNode {
     char *arguments[ARGUMENTS_MAX];
@@ -53,6 +54,13 @@ static void node_url(const UpState *s, const ClusterNode *n, char out[URL_BYTES]
                    ports_text(host_to_reach(n), n->port, place));
 }
 
+static size_t add_pair(char **out, const char *flag, const char *value)
+{
+    out[0] = (char *)(uintptr_t)flag;
+    out[1] = (char *)(uintptr_t)value;
+    return 2;
+}
+
 static void node_arguments(UpState *s, const ClusterNode *n, char **out)
 {
     const UpRun *r = s->request;
@@ -63,6 +71,9 @@ static void node_arguments(UpState *s, const ClusterNode *n, char **out)
     out[i++] = (char *)(uintptr_t)r->cluster;
     out[i++] = (char *)(uintptr_t)"--id";
     out[i++] = (char *)(uintptr_t)n->id;
+    i += add_pair(out + i, "--log-format", r->log_format);
+    i += add_pair(out + i, "--log-level", r->log_level);
+    i += add_pair(out + i, "--drain-seconds", r->drain_seconds);
     if (r->threads && n->role == CLUSTER_STATION) {
         out[i++] = (char *)(uintptr_t)"--threads";
         out[i++] = s->threads;
@@ -126,7 +137,7 @@ static void open_cgroups(UpState *s)
     if (!s->request->cgroups) return;
     s->has_cgroups = cgroup_make_open(&s->cgroups, &why) == OK;
     if (!s->has_cgroups)
-        fprintf(stderr, "cobord: no memory control groups: %s; going on without\n", why.text);
+        log_say(LOG_INFO, "no memory control groups: %s; going on without", why.text);
 }
 
 static Error prepare(UpState *s, Why *why)
@@ -169,8 +180,8 @@ static void say_ready(void *context)
     const ClusterFile *c = &s->cluster;
     const ClusterNode *first = &c->nodes[0];
     char place[PORTS_TEXT_BYTES];
-    fprintf(stderr, "cobord: %u processes of at most %.0f MiB; their files are in %s\n",
-            c->node_count, (double)c->memory_bytes / (1 << 20), s->request->directory);
+    log_say(LOG_INFO, "%u processes of at most %.0f MiB; their files are in %s", c->node_count,
+            (double)c->memory_bytes / (1 << 20), s->request->directory);
     printf("%s: %u slots of %u tokens, on http%s://%s\n", c->model_name, c->sessions, c->context,
            has_tls(s, first) ? "s" : "", ports_text(first->host, first->port, place));
     (void)fflush(stdout);
@@ -187,6 +198,7 @@ static int supervise(UpState *s)
         .node_count = s->cluster.node_count,
         /* Their ports are ours, the calls say nothing, and no certificate is made out to them. */
         .http = {.unverified = true},
+        .drain_s = s->request->drain_s,
         .context = s,
         .passes_hangups = s->request->access.keys_file != NULL,
         .ready = say_ready};

@@ -17,6 +17,8 @@ typedef struct UpRun {
     const char *drafts;       /* of the coordinator, as the flag has it; NULL: its choice */
     const char *draft;        /* path of the coordinator's draft model; NULL: none */
     const char *draft_memory; /* as the flag has it; NULL: the node's choice */
+    const char *log_format, *log_level, *drain_seconds; /* of all nodes, as the flags have them */
+    uint32_t drain_s;
     bool cgroups;
     TlsOptions tls; /* of the coordinator's API */
     Access access;  /* to it */

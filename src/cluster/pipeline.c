@@ -104,7 +104,7 @@ static bool is_replayed_in_vain(Pipeline *p, const CoordinatorFrame *w)
 void pipeline_replay(Pipeline *p, Frame *f, uint32_t node, const Why *why)
 {
     p->replays++;
-    pipeline_node_of(p, node)->replays++;
+    pipeline_count(&pipeline_node_of(p, node)->counts.replays, 1);
     if (is_replayed_in_vain(p, f->work)) {
         pipeline_refuse(p, f, ERR_SESSION, why);
         return;
@@ -116,7 +116,7 @@ void pipeline_replay(Pipeline *p, Frame *f, uint32_t node, const Why *why)
 void pipeline_replay_all(Pipeline *p, uint32_t node)
 {
     p->replays++;
-    pipeline_node_of(p, node)->replays++;
+    pipeline_count(&pipeline_node_of(p, node)->counts.replays, 1);
     pipeline_give_up(p);
     coordinator_forget_sessions(p->coordinator);
 }

@@ -158,6 +158,20 @@ typedef struct PipelineNode {
     char last_error[160];
 } PipelineNode;
 void pipeline_node(const Pipeline *p, uint32_t node, PipelineNode *out);
+/* What a node's calls have come to so far, whichever thread asks; each figure only goes up. */
+enum { PIPELINE_HOP_KINDS = 3, PIPELINE_HOP_BUCKETS = 12 };
+typedef struct PipelineCounts {
+    uint64_t calls, failures, hedges, replays, bytes_sent, bytes_received;
+    /* Of PIPELINE_EMBED, _FORWARD, _LOGITS: calls that took at most pipeline_hop_bounds_us[i] (not those of the bucket
+     * before), the last: longer; and the sum. */
+    uint64_t hops[PIPELINE_HOP_KINDS][PIPELINE_HOP_BUCKETS + 1], hop_us[PIPELINE_HOP_KINDS];
+} PipelineCounts;
+extern const uint32_t pipeline_hop_bounds_us[PIPELINE_HOP_BUCKETS];
+/* Thread  any. */
+void pipeline_counts(const Pipeline *p, uint32_t node, PipelineCounts *out);
+/* Slots that a call is for, those with rows in its frame: none of a call that is not under way, or only asks
+ * for health. Result  how many, at most `room`. */
+uint32_t pipeline_call_slots(Pipeline *p, uint32_t call, uint32_t *slots, uint32_t room);
 /* Whether each range has a node that is not DOWN. `why` names those that have none. */
 bool pipeline_is_complete(const Pipeline *p, Why *why);
 /* Frames as the last one that ended was: about how long its stages take, from the first to its end. */

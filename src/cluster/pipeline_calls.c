@@ -133,12 +133,22 @@ bool pipeline_next_call(Pipeline *p, uint64_t now_ns, PipelineCall *out)
         c->start_ns = now_ns;
         c->body.deadline_ns =
             now_ns + pipeline_nodes_budget_ns(p, c->body.node, c->body.path, c->rows);
-        node->calls += c->body.path <= PIPELINE_LOGITS;
-        node->bytes_sent += c->body.part_bytes[0] + c->body.part_bytes[1];
+        pipeline_count(&node->counts.calls, c->body.path <= PIPELINE_LOGITS);
+        pipeline_count(&node->counts.bytes_sent, c->body.part_bytes[0] + c->body.part_bytes[1]);
         *out = c->body;
         return true;
     }
     return false;
+}
+
+uint32_t pipeline_call_slots(Pipeline *p, uint32_t call, uint32_t *slots, uint32_t room)
+{
+    const Frame *f = frame_of(p, call);
+    uint32_t count = 0;
+    if (!f || !f->work || p->calls[call].state == CALL_FREE) return 0;
+    for (uint32_t i = 0; i < f->work->sequence_count && count < room; i++)
+        slots[count++] = f->work->sequences[i].session;
+    return count;
 }
 
 bool pipeline_next_cancel(Pipeline *p, uint32_t *call)
@@ -175,7 +185,8 @@ void pipeline_answer(Pipeline *p, uint32_t call, const PipelineAnswer *answer, u
     ASSERT(answer->error != OK || answer->bytes <= c->body.answer_room);
     p->now_ns = now_ns;
     e.error = read_status(c, answer, &e.why);
-    if (e.answered) pipeline_node_of(p, c->body.node)->bytes_received += answer->bytes;
+    if (e.answered)
+        pipeline_count(&pipeline_node_of(p, c->body.node)->counts.bytes_received, answer->bytes);
     const Frame *f = frame_of(p, call);
     if (f && f->work) pipeline_costs_add(p, f, &c->body, e.took_ns, e.answered ? answer->bytes : 0);
     end_call(p, c, &e);

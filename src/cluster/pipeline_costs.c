@@ -56,3 +56,29 @@ void pipeline_costs_add(Pipeline *p, const Frame *f, const PipelineCall *call, u
         c->bytes_received += received * rows / all;
     }
 }
+
+/* ---- Figures of nodes, for any thread ---- */
+
+const uint32_t pipeline_hop_bounds_us[PIPELINE_HOP_BUCKETS] = {
+    500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000, 2500000, 10000000};
+
+/* One that was answered as it should be. */
+void pipeline_costs_hop(Pipeline *p, const Ended *e)
+{
+    PipelinePath path = e->call->path;
+    uint64_t us = e->took_ns / 1000;
+    uint32_t at = 0;
+    if (path > PIPELINE_LOGITS) return;
+    PipelineCounts *c = &pipeline_node_of(p, e->call->node)->counts;
+    while (at < PIPELINE_HOP_BUCKETS && us > pipeline_hop_bounds_us[at]) at++;
+    pipeline_count(&c->hops[path][at], 1);
+    pipeline_count(&c->hop_us[path], us);
+}
+
+void pipeline_counts(const Pipeline *p, uint32_t node, PipelineCounts *out)
+{
+    const uint64_t *from = (const uint64_t *)(const void *)&pipeline_node_of(p, node)->counts;
+    uint64_t *to = (uint64_t *)(void *)out;
+    for (size_t i = 0; i < sizeof *out / sizeof *to; i++)
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}

@@ -132,6 +132,7 @@ void pipeline_nodes_succeeded(Pipeline *p, const Ended *e)
     Node *n = pipeline_node_of(p, e->call->node);
     n->backoff_ns = 0;
     n->failed_in_a_row = 0;
+    pipeline_costs_hop(p, e);
     if (e->call->path == PIPELINE_FORWARD || n->range >= p->stations)
         pipeline_nodes_add_time(&n->whole,
                                 e->took_ns); /* of stations what their compute is part of */
@@ -164,7 +165,7 @@ static void keep_why(Node *n, Error error, const Why *why)
 void pipeline_nodes_failed(Pipeline *p, uint32_t node, Error error, const Why *why)
 {
     Node *n = pipeline_node_of(p, node);
-    n->failures++;
+    pipeline_count(&n->counts.failures, 1);
     n->failed_in_a_row++;
     n->locked = error == ERR_KEY;
     n->gone |= n->locked;
@@ -245,7 +246,7 @@ void pipeline_nodes_health_ended(Pipeline *p, const Ended *e)
     if (n->state == PIPELINE_DOWN) n->gone = true;
     else if (n->misses < MISSES_MAX) return;
     n->gone = true;
-    n->failures += n->state != PIPELINE_DOWN;
+    pipeline_count(&n->counts.failures, n->state != PIPELINE_DOWN);
     set_down(p, n);
     pipeline_calls_cancel_node(p, e->call->node);
 }
@@ -302,12 +303,12 @@ void pipeline_node(const Pipeline *p, uint32_t node, PipelineNode *out)
     *out = (PipelineNode){
         .state = n->state,
         .active = n->range != NONE && p->ranges[n->range].active == node,
-        .calls = n->calls,
-        .failures = n->failures,
-        .hedges = n->hedges,
-        .replays = n->replays,
-        .bytes_sent = n->bytes_sent,
-        .bytes_received = n->bytes_received,
+        .calls = n->counts.calls,
+        .failures = n->counts.failures,
+        .hedges = n->counts.hedges,
+        .replays = n->counts.replays,
+        .bytes_sent = n->counts.bytes_sent,
+        .bytes_received = n->counts.bytes_received,
         .p50_us = percentile(&n->whole, 50),
         .p95_us = percentile(&n->whole, 95),
         .compute_p50_us = percentile(&n->compute, 50),

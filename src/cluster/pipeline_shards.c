@@ -135,7 +135,7 @@ static void hedge(Pipeline *p, Frame *f, uint32_t shard)
 {
     if (hedge_at(p, f, shard) > p->now_ns) return;
     uint32_t node = choose(p, pipeline_shard(p, shard), &f->asks[shard]);
-    pipeline_node_of(p, node)->hedges++;
+    pipeline_count(&pipeline_node_of(p, node)->counts.hedges, 1);
     send(p, f, shard, 1, node);
 }
 

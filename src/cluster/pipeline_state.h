@@ -53,7 +53,7 @@ typedef struct Node {
     uint64_t health_ns;  /* when its health is asked for next */
     uint64_t drops;      /* sessions that it was told to forget, of Pipeline.drops */
     uint64_t usual_ns[NODE_KINDS][ROW_CLASSES]; /* 0: not known */
-    uint64_t calls, failures, hedges, replays, bytes_sent, bytes_received;
+    PipelineCounts counts;                      /* changed by pipeline_count alone */
     Times whole, compute;
     PipelineHop hops[NODE_KINDS];         /* of the last calls */
     uint32_t failed_in_a_row;             /* calls */
@@ -212,6 +212,11 @@ struct Pipeline {
     uint64_t now_ns;
 };
 
+/* One thread counts, others may look. */
+static inline void pipeline_count(uint64_t *count, uint64_t more)
+{
+    __atomic_store_n(count, *count + more, __ATOMIC_RELAXED);
+}
 static inline Range *pipeline_station(const Pipeline *p, uint32_t station)
 {
     return &p->ranges[station];
@@ -290,6 +295,7 @@ bool pipeline_nodes_locked(const Pipeline *p, const Range *r);
 MUST_CHECK Error pipeline_nodes_explain(const Pipeline *p, const Range *r, Why *why);
 
 /* pipeline_costs.c */
+void pipeline_costs_hop(Pipeline *p, const Ended *e);
 uint64_t pipeline_costs_count(const Pipeline *p);
 void pipeline_costs_add(Pipeline *p, const Frame *f, const PipelineCall *call, uint64_t took_ns,
                         uint64_t received);

@@ -12,7 +12,9 @@
 
 #include "api/request.h"
 #include "host/hangup.h"
+#include "host/clock.h"
 #include "host/http.h"
+#include "host/log.h"
 #include "host/web_files.h"
 
 enum { INTAKE_THREADS = 2, FLUSH_S_MAX = 10, CONNECTIONS_MAX = 1024, BODIES_BYTES_MAX = 64 << 20 };
@@ -22,7 +24,8 @@ struct ApiServer {
     Serve *serve;
     HttpServer *http;
     int wake_fd;
-    bool draining;
+    bool draining, given_up;
+    uint64_t drain_end_ns;
     /* of the threads that read requests, under `lock` */
     pthread_mutex_t lock;
     pthread_cond_t news;
@@ -76,10 +79,23 @@ static void notice_signal(ApiServer *a)
     if (!signals || a->draining) return;
     a->draining = true;
     uint32_t left = serve_drain(a->serve);
-    if (!left) fprintf(stderr, "cobord: stopping\n");
+    a->drain_end_ns = clock_now_ns() + a->options.drain_s * 1000000000ull;
+    if (!left) log_say(LOG_INFO, "stopping");
     else
-        fprintf(stderr, "cobord: stopping when %u answer%s done; once more to stop at once\n", left,
-                left == 1 ? " is" : "s are");
+        log_say(LOG_INFO,
+                "stopping when %u answer%s done, in %u s at the latest; once more to stop at once",
+                left, left == 1 ? " is" : "s are", a->options.drain_s);
+}
+
+/* Answers that take too long end here, each with the reason. */
+static void notice_late(ApiServer *a)
+{
+    if (!a->draining || a->given_up || clock_now_ns() < a->drain_end_ns) return;
+    a->given_up = true;
+    uint32_t left = serve_give_up(a->serve);
+    if (left)
+        log_say(LOG_ERROR, "%u answer%s not done after %u s: ended", left, left == 1 ? "" : "s",
+                a->options.drain_s);
 }
 
 /* ---- Keys ---- */
@@ -124,6 +140,7 @@ void api_server_run(ApiServer *a)
     for (;;) {
         notice_signal(a);
         notice_hangup(a);
+        notice_late(a);
         ServeTurn turn = serve_turn(a->serve);
         if (turn == SERVE_OVER) break;
         if (turn == SERVE_IDLE) sleep_until_news(a, 1000);
@@ -202,6 +219,11 @@ static void wake_for(void *server, HttpExchange *x)
     serve_wake(((ApiServer *)server)->serve);
 }
 
+static void take_over(void *server, HttpExchange *x, const HttpOver *over)
+{
+    serve_over(((ApiServer *)server)->serve, x, over);
+}
+
 static Error open_http(ApiServer *a, Why *why)
 {
     ApiServerOptions *o = &a->options;
@@ -219,6 +241,7 @@ static Error open_http(ApiServer *a, Why *why)
         .request = take_request,
         .gone = wake_for,
         .drained = wake_for,
+        .over = take_over,
     };
     TRY(start_threads(a, why));
     o->listen.fd = -1;

@@ -16,12 +16,13 @@ typedef struct ApiServerOptions {
     const char *certificate_file, *certificate_key_file; /* PEM; NULL: no TLS */
     size_t bodies_bytes_max; /* of all requests that are read at once; 0: 64 MiB */
     Access access;           /* its file of keys is read again on SIGHUP */
+    uint32_t drain_s;        /* answers that are under way at the signal may take so long */
     ServeOptions serve;      /* but for `host`, `page` and `cors` */
 } ApiServerOptions;
 
 /* Accepts requests from here on. Owner  what the options point to must outlive it. */
 MUST_CHECK Error api_server_open(const ApiServerOptions *options, ApiServer **out, Why *why);
-/* Answers until SIGINT or SIGTERM, then finishes what was begun; a second signal gives that up, a
+/* Answers until SIGINT or SIGTERM, then finishes what was begun within drain_s; a second signal gives that up, a
  * third ends the process. */
 void api_server_run(ApiServer *server);
 void api_server_close(ApiServer *server);

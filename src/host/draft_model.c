@@ -7,6 +7,7 @@
 
 #include "cluster/draft_length.h"
 #include "host/clock.h"
+#include "host/log.h"
 #include "host/memory.h"
 
 enum {
@@ -220,7 +221,7 @@ static bool run(DraftModel *d, uint32_t *out, uint32_t *made)
                 out[(*made)++] = events[i].tokens[t];
             if (events[i].error == OK) continue;
             if (events[i].error == ERR_CANCELLED) return false;
-            fprintf(stderr, "cobord: no more guesses from %s: %s: %s\n", d->name,
+            log_say(LOG_ERROR, "no more guesses from %s: %s: %s", d->name,
                     error_text(events[i].error), why.text);
             d->broken = true;
             return false;

@@ -34,6 +34,7 @@ const char *http_exchange_path(const HttpExchange *x) { return x->path; }
 uint64_t http_exchange_announced(const HttpExchange *x) { return x->announced; }
 void http_exchange_set_tag(HttpExchange *x, void *tag) { x->tag = tag; }
 void *http_exchange_tag(const HttpExchange *x) { return x->tag; }
+HttpRecord *http_exchange_record(HttpExchange *x) { return &x->record; }
 
 const char *http_exchange_header(const HttpExchange *x, const char *name)
 {
@@ -104,6 +105,16 @@ void http_exchange_keep(HttpExchange *x)
     unlock(x);
 }
 
+/* Of what was asked whole, or refused by its head. */
+static void tell_over(HttpExchange *x)
+{
+    HttpOver over = {.status = x->answered ? x->reply.status : 0,
+                     .gone = x->lost,
+                     .begin_ns = x->begin_ns,
+                     .end_ns = x->end_ns};
+    x->server->options.over(x->server->options.context, x, &over);
+}
+
 void http_exchange_release(HttpExchange *x)
 {
     lock(x);
@@ -111,6 +122,7 @@ void http_exchange_release(HttpExchange *x)
     if (last) drop_body(x);
     unlock(x);
     if (!last) return;
+    if ((x->complete || x->answered) && x->server->options.over) tell_over(x);
     free(x->reply_body);
     answer_headers_free(&x->headers);
     free(x->out);
@@ -308,7 +320,8 @@ static HttpExchange *make_exchange(HttpServer *server, struct MHD_Connection *co
 {
     HttpExchange *x = calloc(1, sizeof *x);
     if (!x) return NULL;
-    *x = (HttpExchange){.server = server, .connection = connection, .references = 1};
+    *x = (HttpExchange){
+        .server = server, .connection = connection, .references = 1, .begin_ns = clock_now_ns()};
     if (strlen(path) < sizeof x->path) (void)snprintf(x->path, sizeof x->path, "%s", path);
     (void)snprintf(x->method, sizeof x->method, "%s", method);
     x->announced = read_length(http_exchange_header(x, "Content-Length"));
@@ -426,6 +439,9 @@ static void completed(void *context, struct MHD_Connection *connection, void **e
         x->line->since_ns = clock_now_ns();
     }
     bool lost = !x->gone && x->complete && code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    x->lost = code != MHD_REQUEST_TERMINATED_COMPLETED_OK || !x->answered ||
+              (x->streams && (!x->out_ended || x->out_at < x->out_end));
+    x->end_ns = clock_now_ns();
     x->gone = true;
     x->suspended = false;
     pthread_mutex_unlock(&server->lock);

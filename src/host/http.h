@@ -37,6 +37,8 @@ typedef struct HttpServerOptions {
     void (*gone)(void *context, HttpExchange *x);
     void (*drained)(void *context, HttpExchange *x);
     void (*tick)(void *context); /* once a second */
+    /* Nobody has it any more. Thread  whose release was the last one; NULL: nobody asks */
+    void (*over)(void *context, HttpExchange *x, const HttpOver *over);
 } HttpServerOptions;
 
 /* Whether two PEM files are a certificate and its key; fine when both are NULL. Before anything expensive starts.

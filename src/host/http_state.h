@@ -35,6 +35,9 @@ struct HttpExchange {
     /* of the answer */
     bool answered, streams, suspended, watched, gone;
     HttpReply reply;
+    HttpRecord record;
+    bool lost;
+    uint64_t begin_ns, end_ns;
     AnswerHeaders headers;
     char *reply_body;
     size_t reply_bytes;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "host/log.h"
 #include "host/places.h"
 
 enum { BUSY_MS = 1000, SWEEP_S = 60, SCHEMA_VERSION = 1 };
@@ -64,9 +65,9 @@ struct Journal {
 static void warn(Journal *j)
 {
     if (!j->warned)
-        fprintf(stderr,
-                "cobord: the journal cannot be written: %s; answers go on, but could not be "
-                "resumed after a restart\n",
+        log_say(LOG_ERROR,
+                "the journal cannot be written: %s; answers go on, but could not be resumed after "
+                "a restart",
                 sqlite3_errmsg(j->db));
     j->warned = true;
 }

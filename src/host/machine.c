@@ -3,14 +3,15 @@
 #include "serve/machine.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 
 #include "host/clock.h"
+#include "host/log.h"
 #include "host/memory.h"
+#include "host/process.h"
 
 enum { PAGE_BYTES = 4096 };
 
@@ -26,10 +27,10 @@ uint64_t machine_random(void)
     return number;
 }
 
-void machine_say(const char *line, const char *detail)
-{
-    fprintf(stderr, "cobord: %s%s%s\n", line, detail ? ": " : "", detail ? detail : "");
-}
+void machine_log(const LogEntry *entry) { log_entry(entry); }
+bool machine_logs(LogLevel level) { return log_wants(level); }
+
+void machine_process(MetricsProcess *out) { process_figures(out); }
 
 /* ---- Pages ---- */
 

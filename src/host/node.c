@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "host/log.h"
 #include "host/node_roles.h"
 #include "host/places.h"
 #include "host/ports.h"
@@ -91,9 +92,8 @@ Error node_read_cluster(const char *path, ClusterFile *out, void **memory, Why *
 void node_announce(const Node *node, const char *what)
 {
     if (!node->listen.loopback && !node->key)
-        fprintf(stderr,
-                "cobord: %s: anyone who reaches %s can use this node: the cluster file names no "
-                "key_file\n",
+        log_say(LOG_INFO,
+                "%s: anyone who reaches %s can use this node: the cluster file names no key_file",
                 node->self->id, node->listen.address);
     printf("%s: %s on %s://%s\n", node->self->id, what, node->certificate_file ? "https" : "http",
            node->listen.address);
@@ -102,7 +102,7 @@ void node_announce(const Node *node, const char *what)
 
 void node_log(const Node *node, const char *range, const char *what, Error error, const Why *why)
 {
-    fprintf(stderr, "cobord: %s (%s): %s: %s%s%s\n", node->self->id, range, what, error_text(error),
+    log_say(LOG_ERROR, "%s (%s): %s: %s%s%s", node->self->id, range, what, error_text(error),
             why->text[0] ? ": " : "", why->text);
 }
 
@@ -134,7 +134,7 @@ static Error read_key(Node *node, char key[KEY_BYTES_MAX + 1], Why *why)
     if (!node->cluster->key_file[0]) return OK;
     TRY(node_path(node->cluster_path, node->cluster->key_file, path, why));
     TRY(key_read(path, key, &warning, why));
-    if (warning.text[0]) fprintf(stderr, "cobord: %s: %s\n", node->self->id, warning.text);
+    if (warning.text[0]) log_say(LOG_INFO, "%s: %s", node->self->id, warning.text);
     node->key = key;
     return OK;
 }

@@ -25,6 +25,7 @@ typedef struct NodeOptions {
     bool isa_given;
     Isa isa;
     const char *version; /* of the program */
+    uint32_t drain_s;    /* after a signal, how long what is under way may take */
     const Tell *tell;
     /* Of a coordinator: tokens guessed at most for a slot in a frame; 0: none. */
     uint32_t drafts;

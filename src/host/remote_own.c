@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "host/clock.h"
+#include "host/log.h"
 #include "host/remote_state.h"
 #include "quant/numerics.h"
 #include "wire/node_error.h"
@@ -210,7 +211,7 @@ static Error answer_body(Remote *r, const PipelineCall *call, size_t *answer_byt
 static void say_failed(const Remote *r, uint32_t part, Error error, const Why *why)
 {
     const ClusterNode *n = part_node(r, part);
-    fprintf(stderr, "cobord: %s: rows %u-%u from the own store: %s: %s\n", r->options.self->id,
+    log_say(LOG_ERROR, "%s: rows %u-%u from the own store: %s: %s", r->options.self->id,
             n ? n->id_first : 0, n ? n->id_last : 0, error_text(error), why->text);
 }
 

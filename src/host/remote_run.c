@@ -9,6 +9,7 @@
 #include "host/cpu.h"
 #include "host/draft_model.h"
 #include "host/journal.h"
+#include "host/log.h"
 #include "host/memory.h"
 #include "host/node_model.h"
 #include "host/open_model.h"
@@ -31,7 +32,7 @@ static void announce(const Node *node, const ClusterFile *c)
     (void)snprintf(what, sizeof what, "%s, %u slots of %u tokens", c->model_name, c->sessions,
                    c->context);
     if (!node->listen.loopback && !node->options->access.keys_file)
-        fprintf(stderr, "cobord: anyone who reaches %s can use this server: its API has %s\n",
+        log_say(LOG_INFO, "anyone who reaches %s can use this server: its API has %s",
                 node->listen.address, node->certificate_file ? "no keys" : "neither keys nor TLS");
     node_announce(node, what);
 }
@@ -48,7 +49,7 @@ static Journal *open_journal(const Node *node)
     if (!given) error = node_path(node->cluster_path, "journal.db", beside, &why);
     if (error == OK) error = journal_open(path, node->cluster->knot_id, &journal, &why);
     if (error == OK) return journal;
-    fprintf(stderr, "cobord: %s: streams cannot be resumed after a restart: %s\n", node->self->id,
+    log_say(LOG_ERROR, "%s: streams cannot be resumed after a restart: %s", node->self->id,
             why.text);
     return NULL;
 }
@@ -84,7 +85,7 @@ static Error open_draft(const Node *node, const OpenModel *model, Remote *remote
     TRY(draft_model_open(&options, out, why));
     draft_model_attach(*out, remote_engine(remote).coordinator);
     draft_model_describe(*out, line, sizeof line);
-    fprintf(stderr, "cobord: %s\n", line);
+    log_say(LOG_INFO, "%s", line);
     return OK;
 }
 
@@ -97,6 +98,7 @@ static Error serve(Node *node, const OpenModel *model, Remote *remote, uint64_t 
         .certificate_file = node->certificate_file,
         .certificate_key_file = node->certificate_key_file,
         .access = node->options->access,
+        .drain_s = node->options->drain_s,
         .bodies_bytes_max = bodies_bytes(c, draft_bytes),
         .serve = {.form_bytes_max = remote_form_bytes(remote),
                   .model = c->model_name,
@@ -108,6 +110,8 @@ static Error serve(Node *node, const OpenModel *model, Remote *remote, uint64_t 
                   .tokenizer = model->tokenizer,
                   .knot = &model->file.knot,
                   .version = node->options->version,
+                  .role = "coordinator",
+                  .memory_bytes = c->memory_bytes,
                   .engine = remote_engine(remote),
                   .journal = journal},
     };

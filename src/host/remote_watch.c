@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/log.h"
 #include "host/memory.h"
 #include "host/remote_state.h"
 
@@ -200,11 +201,11 @@ static void tell_completeness(Remote *r, uint64_t now_ns, bool complete, const W
 {
     uint64_t seconds = (now_ns - r->opened_ns) / 1000000000u;
     if (complete && !r->complete) {
-        fprintf(stderr, "cobord: the cluster is complete, %llu s after the start\n",
+        log_say(LOG_INFO, "the cluster is complete, %llu s after the start",
                 (unsigned long long)seconds);
     } else if (!complete && r->table_shown &&
                (r->complete || now_ns - r->told_ns > TOLD_AGAIN_S * 1000000000ull)) {
-        fprintf(stderr, "cobord: the cluster is not complete: %s%s\n", why->text,
+        log_say(LOG_ERROR, "the cluster is not complete: %s%s", why->text,
                 r->ready ? "; its rows are read here" : "");
         r->told_ns = now_ns;
     }
@@ -233,15 +234,17 @@ static void show_row(const Remote *r, uint32_t node)
 {
     const ClusterNode *n = &cluster_of(r)->nodes[node];
     const FleetReport *p = &r->said[node];
-    char range[REMOTE_RANGE_BYTES], address[64];
+    char range[REMOTE_RANGE_BYTES], address[64], state[FLEET_ERROR_BYTES + 64];
     remote_watch_range(r, node, range);
     (void)snprintf(address, sizeof address, "%s:%u", n->host, (unsigned)n->port);
-    fprintf(stderr, " %-14s %-15s %-17s ", n->id, address, range);
-    if (p->error[0]) fprintf(stderr, "%s\n", p->error);
+    if (p->error[0]) (void)snprintf(state, sizeof state, "%s", p->error);
     else if (p->memory.budget_bytes)
-        fprintf(stderr, "%s %llu/%llu\n", p->state, (unsigned long long)p->memory.need_bytes >> 20,
-                (unsigned long long)p->memory.budget_bytes >> 20);
-    else fprintf(stderr, "%s\n", p->state);
+        (void)snprintf(state, sizeof state, "%s %llu/%llu", p->state,
+                       (unsigned long long)p->memory.need_bytes >> 20,
+                       (unsigned long long)p->memory.budget_bytes >> 20);
+    else (void)snprintf(state, sizeof state, "%s", p->state);
+    if (log_is_json()) log_say(LOG_INFO, "%s at %s, %s: %s", n->id, address, range, state);
+    else fprintf(stderr, " %-14s %-15s %-17s %s\n", n->id, address, range, state);
 }
 
 static void show_table(Remote *r)
@@ -249,10 +252,11 @@ static void show_table(Remote *r)
     const ClusterFile *c = cluster_of(r);
     for (uint32_t i = 0; i < c->node_count; i++)
         if (!r->said[i].asked && c->nodes[i].role != CLUSTER_COORDINATOR) return;
-    fprintf(stderr, "cobord: %s: the cluster's nodes, MiB planned/allowed\n", r->options.self->id);
+    r->table_shown = true;
+    if (!log_wants(LOG_INFO)) return;
+    log_say(LOG_INFO, "%s: the cluster's nodes, MiB planned/allowed", r->options.self->id);
     for (uint32_t i = 0; i < c->node_count; i++)
         if (c->nodes[i].role != CLUSTER_COORDINATOR) show_row(r, i);
-    r->table_shown = true;
 }
 
 /* Failures with node, range and cause, a line a second and node at most. */
@@ -265,11 +269,11 @@ static void tell_changes(Remote *r, uint32_t node)
     pipeline_node(r->pipeline, node, &known);
     remote_watch_range(r, node, range);
     if (known.state == PIPELINE_DOWN && p->logged_state == PIPELINE_UP)
-        fprintf(stderr, "cobord: %s (%s) is lost: %s\n", id, range, known.last_error);
+        log_say(LOG_ERROR, "%s (%s) is lost: %s", id, range, known.last_error);
     else if (known.state == PIPELINE_UP && p->logged_state == PIPELINE_DOWN)
-        fprintf(stderr, "cobord: %s (%s) is back\n", id, range);
+        log_say(LOG_INFO, "%s (%s) is back", id, range);
     else if (known.failures > p->logged_failures && known.state == PIPELINE_UP)
-        fprintf(stderr, "cobord: %s (%s): a call failed: %s\n", id, range, known.last_error);
+        log_say(LOG_ERROR, "%s (%s): a call failed: %s", id, range, known.last_error);
     if (known.state != PIPELINE_UNKNOWN) p->logged_state = known.state;
     p->logged_failures = known.failures;
 }

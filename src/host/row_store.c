@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "host/clock.h"
+#include "host/log.h"
 #include "host/row_store_backend.h"
 
 enum {
@@ -44,8 +45,7 @@ static void row_store_failed(RowStore *s, Error error, const Why *why)
     uint64_t now = clock_now_s();
     if (s->warned_s && now - s->warned_s < ROW_STORE_WARN_S) return;
     s->warned_s = now;
-    fprintf(stderr, "cobord: cache of rows: %s: %s; going on without it\n", error_text(error),
-            why->text);
+    log_say(LOG_ERROR, "cache of rows: %s: %s; going on without it", error_text(error), why->text);
 }
 
 static Error row_store_open_backend(const char *where, RowBackend *out, Why *why)

@@ -9,6 +9,7 @@
 
 #include "host/clock.h"
 #include "host/hangup.h"
+#include "host/log.h"
 #include "host/stop.h"
 #include "host/supervise_process.h"
 
@@ -75,7 +76,7 @@ static void check_health(Supervise *s, SuperviseProcess *p)
     if (!p->calling && s->now_ms - p->call_at_ms >= every)
         begin_call(s, p, asks_ready ? "/ready" : "/health");
     if (p->killed || s->stopping || s->now_ms - p->answered_ms < allowed_ms(p)) return;
-    fprintf(stderr, "cobord: %s has not answered for %llu s and is killed\n", p->node->id,
+    log_say(LOG_ERROR, "%s has not answered for %llu s and is killed", p->node->id,
             (unsigned long long)(s->now_ms - p->answered_ms) / 1000);
     p->killed = true;
     supervise_process_signal(p, SIGKILL);
@@ -101,7 +102,7 @@ static Error bury(Supervise *s, SuperviseProcess *p, int code)
         return error_why(s->why, ERR_IO, "%s %s%s: %s", p->node->id, ending(code, how),
                          code == RESTART_CODE_USAGE ? "" : " again and again",
                          p->last[0] ? p->last : "it said nothing");
-    fprintf(stderr, "cobord: %s %s; it is started again in %u ms\n", p->node->id, ending(code, how),
+    log_say(LOG_ERROR, "%s %s; it is started again in %u ms", p->node->id, ending(code, how),
             delay_ms);
     p->restart_at_ms = s->now_ms + delay_ms;
     return OK;
@@ -202,12 +203,12 @@ static void end_all(Supervise *s, bool politely)
     s->stopping = true;
     if (politely) {
         ask_to_end(&s->processes[0]);
-        (void)wait_for_end(s, 0, 1, SUPERVISE_DRAIN_MS, true);
+        (void)wait_for_end(s, 0, 1, s->options->drain_s * 1000ull + SUPERVISE_LATE_MS, true);
     }
     for (uint32_t i = 0; i < count; i++) ask_to_end(&s->processes[i]);
     if (wait_for_end(s, 0, count, SUPERVISE_POLITE_MS, false)) return;
     for (uint32_t i = 0; i < count; i++) supervise_process_signal(&s->processes[i], SIGKILL);
-    (void)wait_for_end(s, 0, count, SUPERVISE_DRAIN_MS, false);
+    (void)wait_for_end(s, 0, count, SUPERVISE_KILL_MS, false);
 }
 
 static Error prepare(Supervise *s)

@@ -31,7 +31,8 @@ enum {
     SUPERVISE_HEALTH_MS = 1000,
     SUPERVISE_SILENCE_MS = 3000,
     SUPERVISE_BOOT_MS = 120000, /* before the first answer, unless it is stopped by a signal */
-    SUPERVISE_DRAIN_MS = 30000,
+    SUPERVISE_LATE_MS = 10000,  /* what the first has said still has to reach its readers */
+    SUPERVISE_KILL_MS = 30000,
     SUPERVISE_POLITE_MS = 5000
 };
 
@@ -49,6 +50,7 @@ typedef struct SuperviseOptions {
     uint32_t node_count;
     const char *program; /* NULL: this one */
     bool passes_hangups;
+    uint32_t drain_s; /* that the first may take to finish what was begun */
     HttpClientOptions http;
     void *context;
     void (*ready)(void *context); /* once */

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "host/log.h"
+
 /* ---- Starting */
 
 static void enter_cgroup(const char *path)
@@ -111,12 +113,34 @@ static const char *strip_names(const SuperviseProcess *p, const char *text)
     return text;
 }
 
+/* What is an object already says whose it is; anything else becomes one. */
+static void pass_json(SuperviseProcess *p)
+{
+    char text[LOG_LINE_BYTES];
+    size_t bytes = p->line_bytes;
+    p->line_bytes = 0;
+    if (!bytes) return;
+    (void)snprintf(p->last, sizeof p->last, "%.*s", SUPERVISE_LAST_BYTES - 1, p->line);
+    if (p->line[0] == '{' && p->line[bytes - 1] == '}') {
+        p->line[bytes] = '\n';
+        write_all(STDERR_FILENO, p->line, bytes + 1);
+        return;
+    }
+    LogEntry entry = {.level = LOG_INFO, .event = "output", .message = strip_names(p, p->line)};
+    bytes = log_line_write(&entry, LOG_JSON, log_time_ms(), p->node->id, text);
+    write_all(STDERR_FILENO, text, bytes);
+}
+
 /* One write for the whole line, so that lines of several processes do not mix. */
 static void pass_line(SuperviseProcess *p)
 {
     char text[SUPERVISE_LINE_BYTES + 64];
     p->line[p->line_bytes] = '\0';
     log_line(p);
+    if (log_is_json()) {
+        pass_json(p);
+        return;
+    }
     const char *line = strip_names(p, p->line);
     size_t head = (size_t)snprintf(text, 64, "%-*s | ", p->id_width, p->node->id);
     size_t bytes = p->line_bytes - (size_t)(line - p->line);

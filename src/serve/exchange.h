@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/trace.h"
+
 typedef struct HttpExchange HttpExchange;
 
 /* ---- The request. Thread  any, except the header: only while the request is given to its answerer. */
@@ -23,6 +25,24 @@ bool http_exchange_gone(HttpExchange *x);
 /* An exchange that is kept beyond its request's call must be released. */
 void http_exchange_keep(HttpExchange *x);
 void http_exchange_release(HttpExchange *x);
+
+/* What the log says of it; all zero at first, written by whoever has the request. */
+typedef struct HttpRecord {
+    char request_id[TRACE_REQUEST_BYTES];
+    Trace trace;
+    uint64_t first_ns; /* when the answer's first token was there; 0: there was none */
+    uint64_t prompt_tokens, completion_tokens, cached_tokens;
+    const char *key_name; /* outlives it; NULL: none */
+    const char *error;    /* a code, a literal; NULL: none */
+} HttpRecord;
+HttpRecord *http_exchange_record(HttpExchange *x);
+
+/* How it ended, once nobody has it any more. Method and path can still be read then; headers can not. */
+typedef struct HttpOver {
+    unsigned status; /* 0: there was no answer */
+    bool gone;       /* the client left before it had all of it */
+    uint64_t begin_ns, end_ns;
+} HttpOver;
 
 /* ---- The answer, once. Thread  any. Nothing happens when the client is gone. */
 

@@ -5,8 +5,12 @@
 #ifndef COBORD_SERVE_MACHINE_H
 #define COBORD_SERVE_MACHINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "api/log_line.h"
+#include "api/metrics.h"
 
 /* Of the clock that goes on steadily: differences count only. */
 uint64_t machine_now_ns(void);
@@ -19,8 +23,12 @@ uint64_t machine_random(void);
 /* Of all that this process has; 0 when it is not known. */
 uint64_t machine_resident_bytes(void);
 
-/* A line of the log; `detail` is put behind a colon, NULL: there is none. */
-void machine_say(const char *line, const char *detail);
+/* What is known of the process. */
+void machine_process(MetricsProcess *out);
+
+/* A line of the log. Level and format are the host's; ask first whether a line would be written when it is costly. */
+void machine_log(const LogEntry *entry);
+bool machine_logs(LogLevel level);
 
 /* Memory whose end is given back once it is known how much was needed; what is not touched need not be there.
  * Result  NULL when there is none. */

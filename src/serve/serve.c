@@ -44,6 +44,7 @@ void serve_refuse(Serve *s, HttpExchange *x, const Refusal *refusal)
     refusal_write(refusal, &w);
     ASSERT(!w.full);
     unsigned status = refusal_status(refusal);
+    serve_log_refused(s, x, refusal);
     if (status == 500) s->figures.failed++;
     else s->figures.refused++;
     http_reply(x, &(HttpReply){status, "application/json", NULL, refusal_retry_s(refusal)}, body,
@@ -160,6 +161,23 @@ uint32_t serve_drain(Serve *s)
 {
     s->draining = true;
     return s->admitted;
+}
+
+static void end_late(Serve *s, ServeJob *job)
+{
+    Refusal refusal;
+    (void)refusal_make(&refusal, REFUSAL_DRAINING, NULL, "the server is shutting down");
+    serve_answer_end_job(s, job, &refusal);
+}
+
+uint32_t serve_give_up(Serve *s)
+{
+    uint32_t left = s->admitted;
+    take_arrived(s);
+    while (s->queue_first) end_late(s, s->queue_first->job);
+    for (uint32_t i = 0; i < s->options.slots; i++)
+        if (s->slots[i]) end_late(s, s->slots[i]->job);
+    return left;
 }
 
 /* ---- Opening and closing ---- */

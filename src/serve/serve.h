@@ -46,11 +46,14 @@ typedef struct ServeEngine {
      * Result  how many nodes, at most `room`. */
     uint32_t (*hops)(void *engine, uint32_t slot, AnswerHop *out, uint32_t room);
     void (*begin_hops)(void *engine, uint32_t slot);
+    /* Whose answer is in the slot from here on, for the names of calls; NULL: there are none. */
+    void (*begin_trace)(void *engine, uint32_t slot, const HttpRecord *record);
     /* Members of the object of GET /cluster, without its braces; 0: they do not fit.
      * Thread  any. */
     size_t (*describe)(void *engine, char *out, size_t room);
-    /* More lines of GET /metrics, 1 KiB at most. NULL: there are none. Thread  any. */
+    /* More lines of GET /metrics, at most metrics_bytes. NULL: there are none. Thread  any. */
     void (*metrics)(void *engine, JsonWriter *w);
+    size_t metrics_bytes;
 } ServeEngine;
 
 /* What the host hears, and says. Thread  any. */
@@ -68,8 +71,10 @@ typedef struct ServeOptions {
     uint32_t slots, queue_max;
     uint32_t vocabulary, context, hidden;
     const Tokenizer *tokenizer;
-    const Knot *knot;    /* the header, for who asks about the model */
-    const char *version; /* of the program */
+    const Knot *knot;      /* the header, for who asks about the model */
+    const char *version;   /* of the program */
+    const char *role;      /* "coordinator"; NULL: all of them, in one process */
+    uint64_t memory_bytes; /* what the process may take; 0: not said */
     ServeEngine engine;
     Journal *journal; /* NULL: streams cannot be resumed */
     const ServePage *page; /* what a browser gets; NULL: nothing */
@@ -93,6 +98,8 @@ uint32_t serve_count_keys(Serve *serve);
 void serve_routes_head(Serve *serve, HttpExchange *x);
 /* The body has, too: answered at once, or kept until an intake has taken it. */
 void serve_routes_request(Serve *serve, HttpExchange *x);
+/* Nobody has it any more: its line in the log. Thread  any. */
+void serve_over(Serve *serve, HttpExchange *x, const HttpOver *over);
 /* Reads the oldest request that waits, and refuses, answers or queues it. Thread  any, several at once.
  * Result  false: none waits. */
 bool serve_intake_take(Serve *serve);
@@ -110,6 +117,10 @@ ServeTurn serve_turn(Serve *serve);
 void serve_wake(Serve *serve);
 /* Takes no more requests. Result  answers that are still to be done. */
 uint32_t serve_drain(Serve *serve);
+
+/* After serve_drain, when it has taken too long: what is left ends with REFUSAL_DRAINING. Thread  the engine's.
+ * Result  how many answers. */
+uint32_t serve_give_up(Serve *serve);
 
 /* What a stream may have waiting for its reader, and below which the reader has caught up. */
 enum { SERVE_STREAM_RESUME_BYTES = 128 << 10, SERVE_STREAM_BYTES_MAX = 1 << 20 };

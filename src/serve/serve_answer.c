@@ -65,6 +65,8 @@ static void set_done(Serve *s, ServeAnswer *a, bool forget)
     atomic_fetch_sub(&s->admitted, 1);
 }
 
+static AnswerUsage usage_of(const ServeJob *job);
+
 static void log_gone(const ServeJob *job)
 {
     uint64_t tokens = 0;
@@ -81,12 +83,15 @@ void serve_answer_end_job(Serve *s, ServeJob *job, const Refusal *refusal)
         s->figures.gone++;
         log_gone(job);
     }
+    AnswerUsage usage = usage_of(job);
+    serve_log_usage(job, &usage);
     if (job->stream) {
         JsonWriter w = json_writer_make(s->event, SERVE_EVENT_BYTES);
         if (refusal) answer_write_fault(&job->head, &w, refusal);
         (void)http_stream_write(job->x, w.bytes, w.used);
         http_stream_end(job->x);
         s->figures.failed += refusal != NULL;
+        if (refusal) serve_log_refused(s, job->x, refusal);
     } else if (refusal) {
         serve_refuse(s, job->x, refusal);
     }
@@ -213,6 +218,7 @@ static void end_job(Serve *s, ServeJob *job)
     AnswerUsage usage = usage_of(job);
     s->figures.answers += job->answer_count;
     leave_key(s, job);
+    serve_log_usage(job, &usage);
     if (job->stream ? end_stream(job, &usage) : send_whole(job, &usage)) {
         serve_answer_free_job(s, job);
         return;
@@ -243,6 +249,7 @@ static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
     s->figures.degraded += degraded;
     job->head.degraded |= degraded;
     set_done(s, a, degraded);
+    serve_metrics_answer(s, a);
     if (job->journaled)
         journal_token(s->options.journal, job->head.id, a->index, a->generated, JOURNAL_END);
     if (job->stream) send_finish(s, a);
@@ -353,7 +360,10 @@ static bool take_token(Serve *s, ServeAnswer *a, uint32_t id, const CoordinatorS
     size_t bytes = 0;
     bool stopped = false;
     Why why = {{0}};
-    if (!a->first_ns) a->first_ns = machine_now_ns();
+    if (!a->first_ns) {
+        a->first_ns = machine_now_ns();
+        serve_metrics_first(s, a);
+    }
     a->place = a->places_before + ++a->generated;
     s->figures.generated_tokens++;
     if (a->generated > a->journaled) serve_keys_charge(s, a->job->key, 1);
@@ -496,6 +506,8 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     s->figures.active++;
     a->job->running++;
     if (engine->begin_hops) engine->begin_hops(engine->engine, slot);
+    if (engine->begin_trace)
+        engine->begin_trace(engine->engine, slot, http_exchange_record(a->job->x));
     if (a->job->pools || (a->job->scores && a->job->says_prompt)) { /* rows of all tokens */
         coordinator_truncate(engine->coordinator, slot, 0);
         cached = 0;
@@ -507,5 +519,6 @@ void serve_answer_start(Serve *s, ServeAnswer *a, uint32_t slot, uint32_t cached
     s->figures.prompt_tokens += a->count;
     s->figures.cached_tokens += cached;
     s->figures.wait_ms += (machine_now_ns() - a->queued_ns) / 1000000;
+    metrics_times_add(&s->figures.wait_time, a->started_ns - a->queued_ns);
     if (error != OK) fail(s, a, error, &why);
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "api/metrics.h"
 #include "serve/machine.h"
 #include "serve/serve_cors.h"
 #include "serve/serve_state.h"
@@ -70,6 +69,25 @@ static const Path *find(const Serve *s, const HttpExchange *x)
 
 RequestKind serve_routes_kind(const Serve *s, const HttpExchange *x) { return find(s, x)->kind; }
 
+/* The table's place; behind it what is no place of it. */
+enum { PATHS = sizeof paths / sizeof paths[0], ONE_MODEL = PATHS, A_PAGE, NOT_FOUND };
+_Static_assert(NOT_FOUND < SERVE_ROUTES_MAX, "figures of each route");
+
+const char *serve_routes_label(uint32_t route)
+{
+    if (route < PATHS) return paths[route].path;
+    return route == ONE_MODEL ? "/v1/models/{id}" : route == A_PAGE ? "/web/{name}" : "other";
+}
+
+const char *serve_routes_name(const Serve *s, const HttpExchange *x, uint32_t *route)
+{
+    const Path *path = find(s, x);
+    if (path == &one_model) *route = ONE_MODEL;
+    else if (path == &page) *route = A_PAGE;
+    else *route = path == &nowhere ? NOT_FOUND : (uint32_t)(path - paths);
+    return serve_routes_label(*route);
+}
+
 /* ---- Refusals that need no body ---- */
 
 static bool is_type(const char *type, const char *wanted)
@@ -95,6 +113,7 @@ static void refuse_method(Serve *s, HttpExchange *x, bool post)
     (void)refusal_make(&refusal, REFUSAL_METHOD, NULL, "this path takes %s", post ? "POST" : "GET");
     refusal_write(&refusal, &w);
     s->figures.refused++;
+    serve_log_refused(s, x, &refusal);
     http_reply(x, &(HttpReply){405, "application/json", post ? "POST" : "GET, HEAD", 0}, body,
                w.used);
 }
@@ -178,6 +197,7 @@ void serve_routes_head(Serve *s, HttpExchange *x)
     const Path *path = find(s, x);
     Refusal refusal;
     s->figures.requests++;
+    serve_log_begin(x);
     if (serve_cors_takes(s, x) || !is_allowed(s, x, path) || !check_path(s, x, path)) return;
     if (path->route == INTAKE && !serve_keys_take_request(s, x, &refusal))
         serve_refuse(s, x, &refusal);
@@ -248,60 +268,6 @@ static void reply_cluster(Serve *s, HttpExchange *x)
     serve_refuse(s, x, &refusal);
 }
 
-static void write_figures(Serve *s, JsonWriter *w)
-{
-    ServeFigures *f = &s->figures;
-    metrics_write_count(w, "cobord_requests_total", "HTTP requests whose head arrived",
-                        f->requests);
-    metrics_write_count(w, "cobord_refused_total", "requests that were refused", f->refused);
-    metrics_write_count(w, "cobord_failed_total", "requests that failed here", f->failed);
-    metrics_write_count(w, "cobord_disconnects_total", "clients that left before their answer",
-                        f->gone);
-    metrics_write_count(w, "cobord_answers_total", "answers completed", f->answers);
-    metrics_write_count(w, "cobord_prompt_tokens_total", "tokens of prompts", f->prompt_tokens);
-    metrics_write_count(w, "cobord_cached_tokens_total",
-                        "tokens of prompts that were not computed again", f->cached_tokens);
-    metrics_write_count(w, "cobord_generated_tokens_total", "tokens of answers",
-                        f->generated_tokens);
-    metrics_write_count(w, "cobord_draft_tokens_total", "tokens of answers that were guessed",
-                        f->drafts);
-    metrics_write_count(w, "cobord_draft_accepted_total", "guessed tokens that were right",
-                        f->drafts_right);
-    metrics_write_count(w, "cobord_steps_total", "passes of the engine", f->steps);
-    metrics_write_seconds(w, "cobord_steps_seconds_total", "time in passes of the engine",
-                          f->step_ms);
-    metrics_write_seconds(w, "cobord_queue_seconds_total", "time of answers in the queue",
-                          f->wait_ms);
-    metrics_write_count(w, "cobord_pauses_total", "answers that waited for a slow reader",
-                        f->paused);
-    metrics_write_count(w, "cobord_degraded_total", "answers with rows of a lost shard as zeros",
-                        f->degraded);
-    metrics_write_gauge(w, "cobord_ready", "1 when every range has a node",
-                        serve_ready(s, &(Why){{0}}));
-    metrics_write_gauge(w, "cobord_slots", "conversations at once", s->options.slots);
-    metrics_write_gauge(w, "cobord_slots_active", "slots in use", f->active);
-    metrics_write_gauge(w, "cobord_queue_length", "answers that wait for a slot", f->waiting);
-    metrics_write_gauge(w, "cobord_queue_limit", "answers that may wait for a slot",
-                        s->options.queue_max);
-    metrics_write_gauge(w, "cobord_context_tokens", "positions of a conversation",
-                        s->options.context);
-    metrics_write_gauge(w, "cobord_connections", "open connections",
-                        s->options.host.connections(s->options.host.host));
-    metrics_write_gauge(w, "process_resident_memory_bytes", "resident memory",
-                        machine_resident_bytes());
-}
-
-static void reply_metrics(Serve *s, HttpExchange *x)
-{
-    char body[8192 + 1024];
-    JsonWriter w = json_writer_make(body, sizeof body);
-    write_figures(s, &w);
-    if (s->options.engine.metrics) s->options.engine.metrics(s->options.engine.engine, &w);
-    ASSERT(!w.full);
-    http_reply(x, &(HttpReply){200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0}, body,
-               w.used);
-}
-
 static void reply_models(Serve *s, HttpExchange *x, bool one)
 {
     char body[2048];
@@ -345,7 +311,7 @@ void serve_routes_request(Serve *s, HttpExchange *x)
         http_reply(x, &(HttpReply){200, "application/json", NULL, 0}, "{\"status\":\"ok\"}", 15);
         break;
     case READY: reply_ready(s, x); break;
-    case METRICS: reply_metrics(s, x); break;
+    case METRICS: serve_metrics_reply(s, x); break;
     case CLUSTER: reply_cluster(s, x); break;
     case MODELS: reply_models(s, x, false); break;
     case MODEL: reply_models(s, x, true); break;

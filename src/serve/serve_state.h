@@ -7,6 +7,7 @@
 
 #include "api/answer.h"
 #include "api/answer_ollama.h"
+#include "api/metrics.h"
 #include "api/request.h"
 #include "serve/exchange.h"
 #include "serve/machine.h"
@@ -36,6 +37,7 @@ typedef enum ServeAnswerState {
 enum { SERVE_PLACE_HELD = 1, SERVE_PLACE_FINISH = 2 };
 
 enum {
+    SERVE_ROUTES_MAX = 32,
     SERVE_HOPS_MAX = 1025, /* a cluster's nodes */
     SERVE_SAID_MAX = 4096  /* entries of a prompt's scores in a stream */
 };
@@ -100,6 +102,9 @@ typedef struct ServeFigures {
     atomic_ullong drafts, drafts_right;
     atomic_ullong steps, step_ms, wait_ms, paused, degraded;
     atomic_uint active, waiting;
+    atomic_ullong statuses[6]; /* none, 1xx .. 5xx */
+    atomic_ullong refusals[REFUSAL_LAST + 1];
+    MetricsTimes requests_time[SERVE_ROUTES_MAX], first_time, token_time, wait_time;
 } ServeFigures;
 
 enum { SERVE_PLACE_BYTES = 160 };
@@ -141,11 +146,14 @@ struct Serve {
 
 /* serve.c */
 /* A line of the log: serve_say(why, format, ...), the format is error_why's. `why` is put behind it; it may be NULL. */
-#define serve_say(why, ...)                                 \
-    do {                                                    \
-        Why line_;                                          \
-        if (error_why(&line_, OK, __VA_ARGS__) == OK)       \
-            machine_say(line_.text, serve_say_detail(why)); \
+#define serve_say(why, ...)                                            \
+    do {                                                               \
+        Why line_;                                                     \
+        if (error_why(&line_, OK, __VA_ARGS__) == OK)                  \
+            machine_log(&(LogEntry){.level = LOG_INFO,                 \
+                                    .event = "note",                   \
+                                    .message = line_.text,             \
+                                    .detail = serve_say_detail(why)}); \
     } while (0)
 static inline const char *serve_say_detail(const Why *why) { return why ? why->text : NULL; }
 /* Sends a refusal as the whole answer. */
@@ -157,6 +165,19 @@ void serve_reply_json(HttpExchange *x, const JsonWriter *w);
 /* Whether the engine can answer; `why` says what is missing. Thread  any. */
 bool serve_ready(const Serve *s, Why *why);
 
+/* serve_log.c */
+/* Its id and its span; the answer gets the id. Thread  HTTP, when its head has come. */
+void serve_log_begin(HttpExchange *x);
+void serve_log_refused(Serve *s, HttpExchange *x, const Refusal *refusal);
+void serve_log_usage(const ServeJob *job, const AnswerUsage *usage);
+
+/* serve_metrics.c */
+void serve_metrics_reply(Serve *s, HttpExchange *x);
+/* A request is over; an answer had its first token, its last. */
+void serve_metrics_request(Serve *s, const HttpExchange *x, unsigned status, uint64_t took_ns);
+void serve_metrics_first(Serve *s, const ServeAnswer *a);
+void serve_metrics_answer(Serve *s, const ServeAnswer *a);
+
 /* serve_slots.c: the engine thread's. */
 /* Slots whose answers were given up, as soon as their last frames are over. */
 void serve_slots_forget(Serve *s);
@@ -164,6 +185,9 @@ void serve_slots_forget(Serve *s);
 void serve_slots_give(Serve *s);
 
 /* serve_routes.c */
+/* Its place in the table of paths, and how figures call it. */
+const char *serve_routes_name(const Serve *s, const HttpExchange *x, uint32_t *route);
+const char *serve_routes_label(uint32_t route);
 /* Whose path it is. */
 RequestKind serve_routes_kind(const Serve *s, const HttpExchange *x);
 

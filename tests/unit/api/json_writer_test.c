@@ -110,7 +110,7 @@ static void figures(void **state)
     assert_string_equal(
         bytes,
         "# HELP a_total some things\n# TYPE a_total counter\na_total 7\n"
-        "# HELP b_seconds_total time\n# TYPE b_seconds_total counter\nb_seconds_total 1.500\n"
+        "# HELP b_seconds_total time\n# TYPE b_seconds_total counter\nb_seconds_total 1.5\n"
         "# HELP c now\n# TYPE c gauge\nc 0\n");
 }
 

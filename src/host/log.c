@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+enum { WAIT_MS = 10 };
+
+static struct {
+    LogFormat format;
+    LogLevel level;
+    const char *node;
+    pthread_mutex_t lock; /* between the look and the write nobody else writes */
+    bool full;            /* the last line could not go */
+    unsigned long long untold;
+    atomic_ullong dropped;
+} process = {.level = LOG_INFO, .node = "cobord", .lock = PTHREAD_MUTEX_INITIALIZER};
+
+void log_open(LogFormat format, LogLevel level, const char *node)
+{
+    process.format = format;
+    process.level = level;
+    process.node = node;
+}
+
+bool log_wants(LogLevel level) { return level <= process.level; }
+bool log_is_json(void) { return process.format == LOG_JSON; }
+unsigned long long log_dropped(void) { return process.dropped; }
+
+uint64_t log_time_ms(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* A pipe that poll calls writable takes 4096 bytes at once. */
+static bool can_write(void)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    int n = poll(&p, 1, process.full ? 0 : WAIT_MS);
+    process.full = n == 0;
+    return n != 0;
+}
+
+static void put(const LogEntry *e)
+{
+    char line[LOG_LINE_BYTES];
+    size_t bytes = log_line_write(e, process.format, log_time_ms(), process.node, line);
+    while (bytes && write(STDERR_FILENO, line, bytes) < 0 && errno == EINTR) continue;
+}
+
+static void put_untold(void)
+{
+    char text[96];
+    (void)snprintf(text, sizeof text, "%llu lines of the log were dropped: nobody read them",
+                   process.untold);
+    process.untold = 0;
+    put(&(LogEntry){.level = LOG_ERROR, .event = "dropped", .message = text});
+}
+
+void log_entry(const LogEntry *e)
+{
+    if (!log_wants(e->level)) return;
+    int before = errno;
+    pthread_mutex_lock(&process.lock);
+    if (process.untold && can_write()) put_untold();
+    if (can_write()) {
+        put(e);
+    } else {
+        process.untold++;
+        process.dropped++;
+    }
+    pthread_mutex_unlock(&process.lock);
+    errno = before;
+}
+
+void log_say(LogLevel level, const char *format, ...)
+{
+    char text[2 * WHY_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    log_entry(&(LogEntry){.level = level, .event = "note", .message = text});
+}
