@@ -305,6 +305,7 @@ static void begin_hops(void *engine, uint32_t slot)
 static void metrics(void *engine, JsonWriter *w)
 {
     const Hub *hub = engine;
+    fleet_metrics(&hub->cluster, hub->pipeline, w);
     metrics_write_count(w, "cobord_invocations_total", "invocations that made calls to nodes",
                         hub->invocations);
     metrics_write_gauge(w, "cobord_invocation_calls_max", "most calls that one of them made",
@@ -323,5 +324,6 @@ ServeEngine hub_engine(Hub *hub)
                          .begin_hops = begin_hops,
 
                          .describe = describe,
-                         .metrics = metrics};
+                         .metrics = metrics,
+                         .metrics_bytes = fleet_metrics_bytes(&hub->cluster) + 512};
 }

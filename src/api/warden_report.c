@@ -99,6 +99,12 @@ static void write_row_metrics(const WardenVocabCounters *r, JsonWriter *j)
                         r->memory.hits);
     metrics_write_count(j, "cobord_warden_rows_l1_misses_total", "Rows not in memory.",
                         r->memory.misses);
+    metrics_write_count(j, "cobord_warden_rows_l1_evictions_total",
+                        "Rows that made room for others.", r->memory.evictions);
+    metrics_write_count(j, "cobord_warden_rows_invalidations_total", "Rows that a node called bad.",
+                        r->memory.invalidations);
+    metrics_write_count(j, "cobord_warden_rows_l2_misses_total", "Rows not in the row store.",
+                        r->rows.misses);
     metrics_write_count(j, "cobord_warden_rows_l2_hits_total", "Rows found in the row store.",
                         r->rows.hits);
     metrics_write_count(j, "cobord_warden_rows_l3_total", "Rows read from the store.",
@@ -114,6 +120,20 @@ void warden_report_write_metrics(const WardenReport *r, JsonWriter *j)
     metrics_write_count(j, "cobord_warden_l1_misses_total", "Slabs read from below.",
                         c->memory.misses);
     metrics_write_gauge(j, "cobord_warden_l1_bytes", "Slabs in memory.", c->memory.held_bytes);
+    metrics_write_count(j, "cobord_warden_l1_evictions_total", "Slabs that made room for others.",
+                        c->memory.evictions);
+    metrics_write_count(j, "cobord_warden_invalidations_total", "Slabs that a node called bad.",
+                        c->memory.invalidations);
+    metrics_write_count(j, "cobord_warden_l2_misses_total", "Slab files that were not there.",
+                        c->disk.misses);
+    metrics_write_count(j, "cobord_warden_l2_evictions_total",
+                        "Slab files that made room for others.", c->disk.evictions);
+    metrics_write_count(j, "cobord_warden_store_reads_total", "Reads of the object store.",
+                        c->store.reads);
+    metrics_write_count(j, "cobord_warden_store_retries_total", "Of these, tried again.",
+                        c->store.retries);
+    metrics_write_count(j, "cobord_warden_store_failures_total", "Reads that failed for good.",
+                        c->store.failures);
     metrics_write_count(j, "cobord_warden_l2_hits_total", "Slab files read.", c->disk.hits);
     metrics_write_count(j, "cobord_warden_l2_writes_total", "Slab files written.", c->disk.writes);
     metrics_write_count(j, "cobord_warden_l3_bytes_total", "Bytes read from the store.",

@@ -448,10 +448,28 @@ static bool write_head(const HttpPlain *p, Line *l, const char *path)
         (void)snprintf(length, sizeof length,
                        "Content-Type: application/octet-stream\r\nContent-Length: %zu\r\n",
                        call->part_bytes[0] + call->part_bytes[1]);
-    int n = snprintf(l->head, sizeof l->head, "%s %s HTTP/1.1\r\nHost: %.*s\r\n%s%s\r\n",
-                     call->method, path, (int)(path - place), place, p->key_line, length);
-    l->head_bytes = (size_t)n;
-    return n > 0 && (size_t)n < sizeof l->head;
+    int n = snprintf(l->head, sizeof l->head, "%s %s HTTP/1.1\r\nHost: %.*s\r\n%s%s", call->method,
+                     path, (int)(path - place), place, p->key_line, length);
+    size_t used = n > 0 ? (size_t)n : sizeof l->head;
+    for (const char *const *line = call->headers; *line; line++) {
+        size_t bytes = strlen(*line);
+        if (used + bytes + 4 >= sizeof l->head) return false;
+        memcpy(l->head + used, *line, bytes);
+        memcpy(l->head + used + bytes, "\r\n", 2);
+        used += bytes + 2;
+    }
+    if (used + 2 >= sizeof l->head) return false;
+    memcpy(l->head + used, "\r\n", 2);
+    l->head_bytes = used + 2;
+    return true;
+}
+
+/* A Content-Type of its own, which ours would contradict. */
+static bool says_kind(const HttpCall *call)
+{
+    for (const char *const *line = call->headers; *line; line++)
+        if (strncasecmp(*line, "Content-Type:", 13) == 0) return true;
+    return false;
 }
 
 bool http_plain_start(HttpPlain *p, HttpCall *call)
@@ -459,7 +477,7 @@ bool http_plain_start(HttpPlain *p, HttpCall *call)
     struct sockaddr_storage place;
     socklen_t bytes;
     const char *path;
-    if (call->headers[0] || strcmp(call->method, "HEAD") == 0 ||
+    if (says_kind(call) || strcmp(call->method, "HEAD") == 0 ||
         !read_url(call->url, &place, &bytes, &path))
         return false;
     Line *l = take_line(p, &place, bytes);

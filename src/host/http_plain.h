@@ -7,7 +7,7 @@
  *              '-------------'-----------'--> closed: no connection, too late, broken off, cancelled
  *
  * A kept line that breaks before a byte of the answer came is replaced by a new one, once a call.
- * Does not do: HEAD, lines of a call's own (then it is not its kind), chunked answers, ranges.
+ * Does not do: HEAD, a body of another type (then it is not its kind), chunked answers, ranges.
  * Thread  one, but for http_plain_wake. */
 #ifndef COBORD_HOST_HTTP_PLAIN_H
 #define COBORD_HOST_HTTP_PLAIN_H

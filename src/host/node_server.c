@@ -16,7 +16,10 @@
 
 #include "api/node_about.h"
 #include "api/node_gate.h"
+#include "host/log.h"
 #include "host/memory.h"
+#include "host/process.h"
+#include "host/spans.h"
 #include "wire/node_error.h"
 
 /* All connections together take 4.3 MiB at most, bodies apart: part of what host/node_memory.c sets aside. */
@@ -24,6 +27,7 @@ enum {
     CONNECTIONS_MAX = 256,
     CONNECTION_BYTES = 16 << 10,
     TEXT_BYTES = 16 << 10,
+    OWN_BYTES = 48 << 10, /* of /metrics */
     ROUTES_MAX = 16,
     THREADS_MAX = 64,
     FLUSH_S_MAX = 10
@@ -56,6 +60,7 @@ struct NodeServer {
     uint32_t waiting, running;
     bool closing;
     atomic_bool draining;
+    MetricsTimes times[ROUTES_MAX]; /* of each route, from head to end */
     atomic_ullong requests, refused, failed, abandoned, unauthorized;
 };
 
@@ -143,6 +148,17 @@ static void answer_ready(NodeServer *s, HttpExchange *x)
     free(text);
 }
 
+static void write_times(NodeServer *s, JsonWriter *w)
+{
+    static const char name[] = "cobord_node_request_seconds";
+    metrics_head(w, name, "From a call's head to the end of its answer.", METRICS_HISTOGRAM);
+    for (uint32_t i = 0; i < s->options.route_count; i++)
+        metrics_times_write(w, name,
+                            &(MetricsLabels){"route", s->options.routes[i].path, "method",
+                                             s->options.routes[i].method},
+                            &s->times[i]);
+}
+
 static void write_own_metrics(NodeServer *s, JsonWriter *w)
 {
     pthread_mutex_lock(&s->lock);
@@ -161,17 +177,22 @@ static void write_own_metrics(NodeServer *s, JsonWriter *w)
         .memory_bytes = memory_resident(),
         .memory_peak_bytes = memory_peak(),
     };
+    MetricsProcess process;
+    process_figures(&process);
+    process.budget_bytes = s->options.memory_bytes;
     node_about_figures(&f, w);
+    metrics_process(w, &process, s->options.version, s->options.role);
+    write_times(s, w);
 }
 
 static void answer_metrics(NodeServer *s, HttpExchange *x)
 {
-    char *text = malloc(2 * TEXT_BYTES);
+    char *text = malloc(OWN_BYTES + TEXT_BYTES);
     if (!text) {
         refuse(s, x, ERR_MEMORY, "no memory for the answer");
         return;
     }
-    JsonWriter w = json_writer_make(text, TEXT_BYTES);
+    JsonWriter w = json_writer_make(text, OWN_BYTES);
     write_own_metrics(s, &w);
     ASSERT(!w.full);
     text[w.used] = '\0';
@@ -196,6 +217,8 @@ static void take_head(void *context, HttpExchange *x)
     NodeServer *s = context;
     NodeGatePass pass;
     http_exchange_set_tag(x, s);
+    (void)trace_continue(http_exchange_header(x, "traceparent"), spans_number(),
+                         &http_exchange_record(x)->trace);
     look(s, x, s->options.key, s->body_bytes_max, &pass);
     switch (pass.kind) {
     case NODE_GATE_ROUTE: return;
@@ -285,6 +308,29 @@ static void take_request(void *context, HttpExchange *x)
     refuse_why(s, x, error, &why);
 }
 
+/* Nobody has it any more. */
+static void take_over(void *context, HttpExchange *x, const HttpOver *over)
+{
+    NodeServer *s = context;
+    const char *path = http_exchange_path(x);
+    uint64_t took_ns = over->end_ns - over->begin_ns;
+    for (uint32_t i = 0; i < s->options.route_count; i++) {
+        const char *route = s->options.routes[i].path;
+        size_t bytes = strlen(route);
+        if (strncmp(path, route, bytes) == 0 && (!path[bytes] || route[bytes - 1] == '/'))
+            metrics_times_add(&s->times[i], took_ns);
+    }
+    if (!log_wants(LOG_DEBUG)) return;
+    log_entry(&(LogEntry){.level = LOG_DEBUG,
+                          .event = "call",
+                          .method = http_exchange_method(x),
+                          .path = path,
+                          .status = over->status,
+                          .us = took_ns / 1000,
+                          .trace = &http_exchange_record(x)->trace,
+                          .error = over->gone ? "client_left" : NULL});
+}
+
 /* A client left: if its request still waits, it is forgotten. */
 static void forget(void *context, HttpExchange *x)
 {
@@ -315,6 +361,7 @@ static void run_job(NodeServer *s, NodeJob *job)
         atomic_fetch_add(&s->abandoned, 1);
     } else {
         atomic_fetch_add(&s->requests, 1);
+        if (s->options.threads == 1) spans_enter(&http_exchange_record(x)->trace);
         job->route->run(s->options.context, &job->request);
         ASSERT(job->request.replied);
     }
@@ -385,8 +432,14 @@ static void drain(NodeServer *s)
 {
     atomic_store(&s->draining, true);
     pthread_mutex_lock(&s->lock);
-    while (s->first || s->running) pthread_cond_wait(&s->idle, &s->lock);
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += s->options.drain_s;
+    int late = 0;
+    while ((s->first || s->running) && !late)
+        late = pthread_cond_timedwait(&s->idle, &s->lock, &until);
     pthread_mutex_unlock(&s->lock);
+    if (late) log_say(LOG_ERROR, "what was begun is not done after %u s", s->options.drain_s);
     /* What is finished still has to reach its readers. */
     struct timespec pause = {0, 20000000};
     for (int i = 0; i < FLUSH_S_MAX * 50 && http_server_busy(s->http); i++)
@@ -424,6 +477,7 @@ static Error start(NodeServer *s, Why *why)
         .head = take_head,
         .request = take_request,
         .gone = forget,
+        .over = take_over,
     };
     TRY(catch_signals(why));
     for (; s->thread_count < o->threads && s->thread_count < THREADS_MAX; s->thread_count++)

@@ -45,6 +45,9 @@ typedef struct NodeServerOptions {
     uint32_t threads; /* that run routes: 1 for stations and shards */
     uint32_t queue_max;
     size_t body_bytes_max, bodies_bytes_max;
+    const char *version, *role; /* for /metrics */
+    uint64_t memory_bytes;      /* what the process may take */
+    uint32_t drain_s;           /* after a signal, how long what is queued may take */
     void *context;
     /* Thread  HTTP; must not wait. Whether the node can work, and JSON of what it is (/ready); its own lines of
      * /metrics. */

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "api/metrics.h"
 #include "cluster/plan_cluster.h"
 #include "host/clock.h"
 #include "host/memory.h"
@@ -96,11 +97,12 @@ static Error take_memory(Remote *r, Why *why)
     TRY(coordinator_build(&coordinator, &arena, &r->coordinator, why));
     TRY(pipeline_build(&r->config, r->coordinator, &arena, &r->pipeline, why));
     r->calls = calloc(pipeline_calls_max(r->pipeline), sizeof *r->calls);
+    r->names = calloc(r->config.slots, sizeof *r->names);
     r->reports = calloc(r->options.cluster->node_count, sizeof *r->reports);
     r->said = calloc(r->options.cluster->node_count, sizeof *r->said);
     r->questions = calloc(REMOTE_REPORTS_AT_ONCE, sizeof *r->questions);
     r->description = malloc(r->description_room);
-    if (r->calls && r->reports && r->said && r->questions && r->description) return OK;
+    if (r->calls && r->names && r->reports && r->said && r->questions && r->description) return OK;
     return error_why(why, ERR_MEMORY, "no memory for calls");
 }
 
@@ -163,6 +165,7 @@ static void start_http(Remote *r, const PipelineCall *asked, uint64_t now_ns)
     call->busy = true;
     call->asked = *asked;
     remote_url(r, asked->node, path, call->url);
+    remote_trace_call(r, call);
     call->http = (HttpCall){
         .method = asked->path == PIPELINE_DROP     ? "DELETE"
                   : asked->path == PIPELINE_HEALTH ? "GET"
@@ -175,6 +178,7 @@ static void start_http(Remote *r, const PipelineCall *asked, uint64_t now_ns)
         .answer_room = asked->answer_room,
         .tag = call,
     };
+    if (call->trace.trace_id[0]) call->http.headers[0] = call->trace_line;
     http_client_start(r->client, &call->http);
 }
 
@@ -197,6 +201,7 @@ static void end_http(Remote *r, RemoteCall *call, uint64_t now_ns)
                              .status = call->http.status,
                              .bytes = call->http.answer_bytes,
                              .why = call->http.why};
+    remote_trace_ended(r, call);
     call->busy = false;
     pipeline_answer(r->pipeline, call->asked.call, &answer, now_ns);
 }
@@ -349,6 +354,15 @@ static size_t describe(void *engine, char *out, size_t room)
     return bytes;
 }
 
+static void metrics(void *engine, JsonWriter *w)
+{
+    const Remote *r = engine;
+    fleet_metrics(r->options.cluster, r->pipeline, w);
+    metrics_write_count(w, "cobord_own_rows_calls_total",
+                        "Calls for a shard's rows that were answered from the own store.",
+                        r->own.calls);
+}
+
 uint64_t remote_need_bytes(const Remote *r) { return r->need_bytes; }
 
 ServeEngine remote_engine(Remote *r)
@@ -362,7 +376,10 @@ ServeEngine remote_engine(Remote *r)
                          .ready = ready,
                          .hops = hops,
                          .begin_hops = begin_hops,
-                         .describe = describe};
+                         .begin_trace = remote_trace_begin,
+                         .describe = describe,
+                         .metrics = metrics,
+                         .metrics_bytes = fleet_metrics_bytes(r->options.cluster) + 512};
 }
 
 size_t remote_form_bytes(const Remote *r)
@@ -405,6 +422,7 @@ void remote_close(Remote *r)
     if (r->memory) munmap(r->memory, r->memory_bytes);
     pthread_mutex_destroy(&r->lock);
     free(r->calls);
+    free(r->names);
     free(r->reports);
     free(r->said);
     free(r->questions);

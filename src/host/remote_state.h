@@ -12,6 +12,7 @@
 #include "cluster/pace.h"
 #include "host/remote.h"
 #include "host/slice.h"
+#include "host/spans.h"
 #include "host/worker.h"
 #include "serve/fleet.h"
 
@@ -31,12 +32,22 @@ typedef enum RemoteOwnState {
     REMOTE_OWN_DONE
 } RemoteOwnState;
 
+/* Whose answer is in a slot. */
+typedef struct RemoteName {
+    char request_id[TRACE_REQUEST_BYTES];
+    Trace trace;
+} RemoteName;
+
+enum { REMOTE_REQUESTS_BYTES = 288 };
+
 /* A call of the pipeline on its way. */
 typedef struct RemoteCall {
     HttpCall http;
     PipelineCall asked;
     char url[REMOTE_URL_BYTES];
-    bool busy;          /* to a node */
+    bool busy;   /* to a node */
+    Trace trace; /* "": it is for no answer */
+    char trace_line[SPANS_LINE_BYTES], requests[REMOTE_REQUESTS_BYTES];
     RemoteOwnState own; /* under own.lock, and so is `answer` */
     PipelineAnswer answer;
 } RemoteCall;
@@ -92,6 +103,7 @@ struct Remote {
     Coordinator *coordinator;
     Pipeline *pipeline;
     RemoteCall *calls; /* [pipeline_calls_max] */
+    RemoteName *names; /* [slots] */
     CoordinatorEvent events[REMOTE_EVENTS_MAX];
     uint32_t event_count;
     Pace pace;
@@ -121,6 +133,12 @@ struct Remote {
 /* remote.c */
 /* "http://10.0.0.7:9001" and a path; IPv6 in brackets. */
 void remote_url(const Remote *r, uint32_t node, const char *path, char out[REMOTE_URL_BYTES]);
+
+/* remote_trace.c */
+void remote_trace_begin(void *engine, uint32_t slot, const HttpRecord *record);
+/* Around a call to a node: it gets a span below that of the first answer that it is for; its line in the log. */
+void remote_trace_call(Remote *r, RemoteCall *call);
+void remote_trace_ended(const Remote *r, const RemoteCall *call);
 
 /* remote_own.c */
 /* What it will take: of the arena, and of the window. Errors  those of shard_sizes. */

@@ -11,6 +11,7 @@
 #include "host/clock.h"
 #include "host/http_client.h"
 #include "host/ports.h"
+#include "host/spans.h"
 #include "host/stop.h"
 #include "quant/numerics.h"
 #include "wire/node_error.h"
@@ -174,7 +175,9 @@ static Error run(WardenClient *c, HttpCall *call, uint32_t deadline_ms, Why *why
 {
     if (!warden_client_alive(c))
         return error_why(why, ERR_UNREACHABLE, "%s was not there a moment ago", c->base);
+    char trace[SPANS_LINE_BYTES];
     for (int i = 0; i < HEADERS; i++) call->headers[i] = c->headers[i];
+    if (spans_line(trace)) call->headers[HEADERS] = trace;
     call->deadline_ms = deadline_ms;
     for (int tries = 1;; tries++) {
         http_client_run(c->http, call);

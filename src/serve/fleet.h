@@ -9,6 +9,7 @@
 #define COBORD_SERVE_FLEET_H
 
 #include "api/memory_about.h"
+#include "api/json_writer.h"
 #include "cluster/pipeline.h"
 #include "cluster/plan.h"
 
@@ -47,6 +48,10 @@ typedef struct Fleet {
     uint32_t own_us;     /* the coordinator's own work on a frame, about; 0: not known */
     MemoryAbout memory;  /* of the coordinator */
 } Fleet;
+
+/* Lines of GET /metrics about stations and shards, at most fleet_metrics_bytes. Thread  any. */
+size_t fleet_metrics_bytes(const ClusterFile *c);
+void fleet_metrics(const ClusterFile *c, const Pipeline *p, JsonWriter *w);
 
 size_t fleet_describe_room(const ClusterFile *c);
 /* Members of the object of GET /cluster. */
