@@ -40,10 +40,27 @@ void serve_metrics_first(Serve *s, const ServeAnswer *a)
 
 /* ---- The page ---- */
 
+static const char *code_of(uint32_t kind)
+{
+    return refusal_code(&(Refusal){.kind = (RefusalKind)kind});
+}
+
+/* Of all kinds of a code, told by the first of them. Result  false: it is not the first. */
+static bool count_refusals(ServeFigures *f, uint32_t kind, uint64_t *count)
+{
+    for (uint32_t i = REFUSAL_NONE + 1; i < kind; i++)
+        if (strcmp(code_of(i), code_of(kind)) == 0) return false;
+    *count = 0;
+    for (uint32_t i = kind; i <= REFUSAL_LAST; i++)
+        if (strcmp(code_of(i), code_of(kind)) == 0) *count += f->refusals[i];
+    return true;
+}
+
 static void write_requests(Serve *s, JsonWriter *w)
 {
     static const char *const classes[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
     ServeFigures *f = &s->figures;
+    uint64_t count;
     metrics_write_count(w, "cobord_requests_total", "HTTP requests whose head arrived.",
                         f->requests);
     metrics_head(w, "cobord_responses_total", "Requests that are over, by class of status.",
@@ -56,8 +73,8 @@ static void write_requests(Serve *s, JsonWriter *w)
     metrics_head(w, "cobord_refusals_total", "Refusals and failures, by the code of the answer.",
                  METRICS_COUNTER);
     for (uint32_t i = REFUSAL_NONE + 1; i <= REFUSAL_LAST; i++)
-        metrics_line(w, "cobord_refusals_total",
-                     &METRICS_LABEL("code", refusal_code(&(Refusal){.kind = i})), f->refusals[i]);
+        if (count_refusals(f, i, &count))
+            metrics_line(w, "cobord_refusals_total", &METRICS_LABEL("code", code_of(i)), count);
     metrics_write_count(w, "cobord_disconnects_total", "Clients that left before their answer.",
                         f->gone);
     metrics_head(w, "cobord_request_seconds", "From a request's head to the end of its answer.",
