@@ -44,6 +44,7 @@ typedef enum OptionId {
     OPTION_SYSTEM,
     OPTION_ESCAPES,
     OPTION_RAW,
+    OPTION_URL,
     /* one verb each */
     OPTION_TOKENS,
     OPTION_TOP,

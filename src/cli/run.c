@@ -14,10 +14,11 @@
 
 #include "cli/complain.h"
 #include "cli/verbs.h"
+#include "host/stop.h"
 
-static const OptionId run_options[] = {OPTION_SYSTEM,   OPTION_RAW,    OPTION_ESCAPES,
-                                       OPTIONS_SAMPLER, OPTIONS_DRAFT, OPTIONS_ENGINE,
-                                       OPTION_END};
+static const OptionId run_options[] = {
+    OPTION_URL,     OPTION_API_KEY,  OPTION_TLS_CA, OPTION_SYSTEM,  OPTION_RAW,
+    OPTION_ESCAPES, OPTIONS_SAMPLER, OPTIONS_DRAFT, OPTIONS_ENGINE, OPTION_END};
 const OptionVerb run_verb = {
     .name = "run",
     .usage = "MODEL [PROMPT]",
@@ -26,7 +27,8 @@ const OptionVerb run_verb = {
                "--temperature 0, or a --seed, gives the same text on every machine and topology.",
     .examples = "  cobord run qwen2.5-coder-1.5b \"Write a C function that reverses a string.\"\n"
                 "  cobord run qwen2.5-coder-1.5b --memory 128M --max-tokens 200 < question.txt\n"
-                "  cobord run smollm2-135m\n",
+                "  cobord run smollm2-135m\n"
+                "  cobord run qwen2.5-coder-1.5b --url http://127.0.0.1:8080\n",
     .options = run_options,
     .operands_min = 1,
     .operands_max = 2,
@@ -105,13 +107,37 @@ static int run_all(Run *r)
     Why why = {{0}};
     bool one = r->options->operand_count > 1 || !isatty(STDIN_FILENO);
     Error error = run_params_read(r, &why);
-    if (error == OK) error = run_answer_open(r, &why);
+    if (error == OK && !r->remote) error = run_answer_open(r, &why);
     if (error == OK) error = add_system(r, &why);
     if (error == OK) error = one ? one_answer(r, &why) : run_chat(r, &why);
     if (error == OK) return 0;
     if (one && r->answer_bytes)
         fprintf(stderr, "\n"); /* the answer so far stands on its own line */
-    return complain(error, &why, r->options->operands[0], NULL);
+    return complain(error, &why, run_thing(r), NULL);
+}
+
+static int run_here(Run *r)
+{
+    const Options *o = r->options;
+    const EngineNeeds needs = {.drafts = (uint32_t)options_count(o, OPTION_DRAFTS)};
+    int code = engine_options_open(o, o->operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS, &needs,
+                                   &r->session);
+    if (code) return code;
+    code = run_all(r);
+    run_answer_close(r);
+    engine_options_close(&r->session);
+    return code;
+}
+
+static int run_there(Run *r)
+{
+    if (options_switch(r->options, OPTION_RAW))
+        return complain_usage("run: a server has no --raw; leave out --url or --raw");
+    r->remote = true;
+    stop_install();
+    int code = run_all(r);
+    run_answer_close(r);
+    return code;
 }
 
 int cli_run(int argc, char **argv)
@@ -121,12 +147,5 @@ int cli_run(int argc, char **argv)
     int code;
     if (!options_read(&o, &run_verb, argc, argv, &code)) return code;
     r.options = &o;
-    code = engine_options_open(&o, o.operands[0], MODEL_TOKENIZER | MODEL_WEIGHTS,
-                               &(EngineNeeds){.drafts = (uint32_t)options_count(&o, OPTION_DRAFTS)},
-                               &r.session);
-    if (code) return code;
-    code = run_all(&r);
-    run_answer_close(&r);
-    engine_options_close(&r.session);
-    return code;
+    return options_text(&o, OPTION_URL) ? run_there(&r) : run_here(&r);
 }

@@ -4,7 +4,7 @@
  *   run.c          the verb, one answer           run_chat.c      the chat
  *   run_answer.c   a conversation's next answer   run_commands.c  its /commands
  *   run_params.c   the sampler's settings         run_line.c      its line editor
- *                                                 run_save.c      /save, /load, /file */
+ *   run_remote.c   the answer of a server         run_save.c      /save, /load, /file */
 #ifndef COBORD_CLI_RUN_H
 #define COBORD_CLI_RUN_H
 
@@ -23,6 +23,7 @@ typedef struct RunTiming {
 
 typedef struct Run {
     Options *options;
+    bool remote; /* the answers are a server's: `session` and `solo` are empty */
     EngineSession session;
     SamplerParams params;
     SamplerBias bias[RUN_BIAS_MAX];
@@ -35,6 +36,12 @@ typedef struct Run {
     RunTiming timing; /* of the last answer */
     bool chatting;
 } Run;
+
+/* What complaints name: the server or the model. */
+static inline const char *run_thing(const Run *r)
+{
+    return r->remote ? options_text(r->options, OPTION_URL) : r->options->operands[0];
+}
 
 /* The sampler's parameters as the options stand. Errors  ERR_USAGE, ERR_RANGE. */
 MUST_CHECK Error run_params_read(Run *r, Why *why);
@@ -51,6 +58,8 @@ void run_answer_drop(Run *r, size_t keep);
  * it on standard error. Errors  ERR_CAPACITY (longer than the context), ERR_CANCELLED, ERR_IO,
  * ERR_MEMORY, and the engine's. */
 MUST_CHECK Error run_answer_make(Run *r, Why *why);
+/* Shows more of the answer, and keeps it. Whole characters. Errors  ERR_IO, ERR_MEMORY. */
+MUST_CHECK Error run_answer_show(Run *r, const uint8_t *text, size_t bytes, Why *why);
 /* "12 tokens, 40.3 tokens/s, first after 0.21 s", and with `all` the prompt's figures. */
 void run_answer_describe(const RunTiming *timing, bool all, char *out, size_t out_bytes);
 

@@ -8,6 +8,7 @@
 #include "cli/paint.h"
 #include "cli/progress.h"
 #include "cli/run.h"
+#include "cli/run_remote.h"
 
 /* --- Turns --- */
 
@@ -53,7 +54,7 @@ Error run_answer_open(Run *r, Why *why)
 
 /* --- Tokens --- */
 
-static Error show(Run *r, const uint8_t *text, size_t bytes, Why *why)
+Error run_answer_show(Run *r, const uint8_t *text, size_t bytes, Why *why)
 {
     if (r->answer_bytes + bytes > r->answer_room) {
         size_t room = 2 * (r->answer_room + bytes);
@@ -85,7 +86,7 @@ static Error stream(Run *r, Why *why)
         progress_end(false);
         if (!r->timing.generated) r->timing.first = engine_options_seconds();
         if (piece.id != SOLO_NO_ID) r->timing.generated++;
-        TRY(show(r, piece.text, piece.bytes, why));
+        TRY(run_answer_show(r, piece.text, piece.bytes, why));
     } while (piece.end == SOLO_GOES_ON);
     return OK;
 }
@@ -173,11 +174,17 @@ static void print_speed_on_terminal(const Run *r, bool stopped)
     fputc('\n', stderr);
 }
 
-static void print_end(const Run *r, bool stopped)
+static bool context_is_full(const Run *r)
 {
     uint32_t said;
+    if (r->remote) return false;
     (void)coordinator_tokens(engine_coordinator(r->session.engine), 0, &said);
-    if (said > engine_plan(r->session.engine)->context)
+    return said > engine_plan(r->session.engine)->context;
+}
+
+static void print_end(const Run *r, bool stopped)
+{
+    if (context_is_full(r))
         fprintf(
             stderr,
             "\n[the context is full: give more --context or --memory; in a chat, /clear forgets]");
@@ -185,16 +192,22 @@ static void print_end(const Run *r, bool stopped)
     else print_speed_plain(&r->timing);
 }
 
-Error run_answer_make(Run *r, Why *why)
+static Error answer_here(Run *r, Why *why)
 {
     uint32_t *ids = NULL;
     size_t count = 0;
-    r->timing = (RunTiming){0};
-    r->answer_bytes = 0;
     Error error = encode(r, &ids, &count, why);
     if (error == OK) error = answer_ids(r, ids, count, why);
-    progress_end(false);
     free(ids);
+    return error;
+}
+
+Error run_answer_make(Run *r, Why *why)
+{
+    r->timing = (RunTiming){0};
+    r->answer_bytes = 0;
+    Error error = r->remote ? run_remote_answer(r, why) : answer_here(r, why);
+    progress_end(false);
     bool stopped = error == ERR_CANCELLED && r->answer_bytes;
     if (error == OK || (stopped && r->chatting)) print_end(r, stopped);
     return error;

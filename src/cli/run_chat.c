@@ -43,6 +43,7 @@ static void count(RunChat *c)
     const RunTiming *t = &c->run->timing;
     c->answers++;
     c->tokens += t->generated;
+    if (t->generated > 1) c->decoded += t->generated - 1;
     if (t->end > t->first) c->seconds += t->end - t->first;
 }
 
@@ -68,7 +69,7 @@ static Error settle(RunChat *c, Error error, const Why *why)
     if (error == OK || stopped) return OK;
     if (c->run->answer_bytes) fputc('\n', stderr);
     if (error == ERR_IO || error == ERR_CANCELLED) return error;
-    run_chat_fault(error, why, c->run->options->operands[0]);
+    run_chat_fault(error, why, run_thing(c->run));
     return OK;
 }
 
@@ -117,9 +118,14 @@ Error run_chat_again(RunChat *c, Why *why)
 
 static void greet(const Run *r)
 {
-    fprintf(stderr, "%s, context %" PRIu32 " tokens. ", r->options->operands[0],
-            engine_plan(r->session.engine)->context);
-    fprintf(stderr, "/help shows what there is, Ctrl-D ends the chat.\n\n");
+    options_print_safely(stderr, r->options->operands[0]);
+    if (r->remote) {
+        fputs(" at ", stderr);
+        options_print_safely(stderr, options_text(r->options, OPTION_URL));
+    } else {
+        fprintf(stderr, ", context %" PRIu32 " tokens", engine_plan(r->session.engine)->context);
+    }
+    fprintf(stderr, ". /help shows what there is, Ctrl-D ends the chat.\n\n");
 }
 
 static Error chat_line(RunChat *c, const char *line, Why *why)

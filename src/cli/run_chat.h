@@ -10,7 +10,8 @@ typedef struct RunChat {
     Run *run;
     char *attached; /* by /file, for the next message; NULL: nothing */
     uint64_t answers, tokens;
-    double seconds; /* of decoding */
+    uint64_t decoded; /* tokens after an answer's first, in `seconds` */
+    double seconds;
     bool over;
     char *settings[OPTIONS_COUNT]; /* texts given by /set; owned */
 } RunChat;

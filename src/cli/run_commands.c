@@ -297,29 +297,39 @@ static Error do_file(RunChat *c, const char *argument, Why *why)
 
 /* --- Figures --- */
 
-static Error do_stats(RunChat *c, const char *argument, Why *why)
+static void show_model(const Run *r)
 {
-    const Run *r = c->run;
+    fputs("  model         ", stderr);
+    options_print_safely(stderr, r->options->operands[0]);
+    if (r->remote) {
+        fputs(" at ", stderr);
+        options_print_safely(stderr, options_text(r->options, OPTION_URL));
+        fprintf(stderr, "\n  conversation  %zu messages\n", r->turn_count);
+        return;
+    }
     const Plan *plan = engine_plan(r->session.engine);
     uint32_t said, shards = 0;
-    char now[16], peak[16], last[256];
-    (void)argument;
-    (void)why;
     (void)coordinator_tokens(engine_coordinator(r->session.engine), 0, &said);
     for (uint32_t i = 0; i < plan->role_count; i++) shards += plan->role[i].is_shard;
-    progress_print_bytes(now, sizeof now, memory_resident());
-    progress_print_bytes(peak, sizeof peak, memory_peak());
-    run_answer_describe(&r->timing, true, last, sizeof last);
-    fprintf(stderr, "  model         ");
-    options_print_safely(stderr, r->options->operands[0]);
     fprintf(stderr, ", %u stations, %u shards, weights %s\n", plan->role_count - shards, shards,
             plan->resident ? "in memory" : "streamed");
     fprintf(stderr, "  conversation  %zu messages, %u of %u tokens of context\n", r->turn_count,
             said, plan->context);
+}
+
+static Error do_stats(RunChat *c, const char *argument, Why *why)
+{
+    const Run *r = c->run;
+    char now[16], peak[16], last[256];
+    (void)argument;
+    (void)why;
+    progress_print_bytes(now, sizeof now, memory_resident());
+    progress_print_bytes(peak, sizeof peak, memory_peak());
+    run_answer_describe(&r->timing, true, last, sizeof last);
+    show_model(r);
     fprintf(stderr, "  last answer   %s\n", c->answers ? last : "none yet");
     fprintf(stderr, "  this chat     %" PRIu64 " answers, %" PRIu64 " tokens, %.1f tokens/s\n",
-            c->answers, c->tokens,
-            c->seconds > 0 ? (double)(c->tokens - c->answers) / c->seconds : 0.0);
+            c->answers, c->tokens, c->seconds > 0 ? (double)c->decoded / c->seconds : 0.0);
     fprintf(stderr, "  memory        %s, at its peak %s\n", now, peak);
     return OK;
 }

@@ -48,5 +48,6 @@ Error run_params_read(Run *r, Why *why)
     r->params.bias = r->bias;
     if (options_text(o, OPTION_LOGIT_BIAS))
         TRY(read_bias(r, options_text(o, OPTION_LOGIT_BIAS), why));
-    return sampler_check(&r->params, r->session.model.hyper.vocabulary, why);
+    return sampler_check(&r->params, r->remote ? UINT32_MAX : r->session.model.hyper.vocabulary,
+                         why);
 }

@@ -14,6 +14,7 @@ import threading
 import time
 import unittest
 
+from _ports import free_port
 from _terminal import Terminal, environment
 
 COBORD = os.path.abspath(os.environ.get("COBORD", "build/cobord"))
@@ -293,6 +294,41 @@ class TerminalTest(unittest.TestCase):
         self.assertTrue(said)
         self.assertNotIn(b"\x1b", said)
         self.assertNotIn(b"> ", said)
+
+    def test_a_server(self):
+        """The same chat, and the same text, with a server's answers."""
+        port = free_port()
+        url = f"127.0.0.1:{port}"
+        words = [COBORD, "run", MODEL, "Say hello.", "--temperature", "0", "--max-tokens", "12"]
+        here = subprocess.run(words, capture_output=True, check=True, env=environment())
+        with subprocess.Popen([COBORD, "serve", MODEL, "--listen", url], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, env=environment()) as server:
+            try:
+                server.stdout.readline()
+                there = subprocess.run([*words, "--url", url], capture_output=True, check=True, env=environment())
+                self.assertEqual(there.stdout, here.stdout)
+                self.assertRegex(there.stderr, rb"prompt \d+ tokens.*answer 12 tokens")
+                self.check_chat_with_server(url)
+            finally:
+                server.terminate()
+        gone = subprocess.run([*words, "--url", url], capture_output=True, check=False, env=environment())
+        self.assertEqual((gone.returncode, gone.stdout), (1, b""))
+        self.assertRegex(gone.stderr, rb"\Acobord: not reachable: [^\n]+\n\Z")
+
+    def check_chat_with_server(self, url):
+        with self.chat("--temperature", "0", "--url", url) as t:
+            t.wait(READY)
+            t.keys("C-l")
+            t.type(LONG + "\n")
+            t.wait(r"^\w+( \S+){4}")
+            t.keys("C-c")
+            t.wait(r"^\[stopped; \d+ tokens?, ")
+            self.tell(t, "/set max-tokens 8")
+            self.ask(t, "Say hello.")
+            self.assertRegex(self.tell(t, "/stats"), rf"{MODEL} at {url}\n +conversation +4 messages")
+            self.assertEqual(len(self.saved(t, "server.json")), 4)
+            t.keys("C-d")
+            self.assertEqual(t.code(), 0)
 
     # ---- Bars and colours
 
