@@ -18,7 +18,8 @@ const OptionVerb detokenize_verb = {
     .summary = "Reads lines {\"ids\":[...]} and prints a line {\"text\":...} for each. Special "
                "tokens are\n"
                "rendered; bytes that are no UTF-8 become U+FFFD.",
-    .examples = "  echo '{\"ids\":[9707,1879]}' | cobord detokenize qwen2.5-coder-1.5b\n",
+    .examples = "  echo '{\"ids\":[9707,1879]}' | cobord detokenize qwen2.5-coder-1.5b\n"
+                "  cobord detokenize qwen2.5-coder-1.5b < ids.jsonl > texts.jsonl\n",
     .options = detokenize_options,
     .operands_min = 1,
     .operands_max = 1,

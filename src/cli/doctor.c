@@ -28,7 +28,7 @@ const OptionVerb doctor_verb = {
         "speed it allows, disk, ports, clock, optional programs. With MODEL whether that runs here; "
         "with --cluster the links to its nodes, their versions, keys and certificates; with --store "
         "what the keys may do there: it lists, writes an object, reads it and deletes it.\n\n"
-        "It takes a few seconds, also where somebody does not answer, and changes nothing.",
+        "It takes a few seconds, also where somebody does not answer, and leaves nothing behind.",
     .examples = "  cobord doctor\n"
                 "  cobord doctor qwen2.5-coder-1.5b\n"
                 "  cobord doctor --cluster cluster.json\n"

@@ -22,7 +22,8 @@ const OptionVerb repair_verb = {
     .summary = "Rewrites a knot of an early encoder whose payload starts one byte before where its "
                "header says.\n"
                "Only the header changes; the result is a correct version 1 knot.",
-    .examples = "  cobord repair old.knot -o new.knot\n",
+    .examples = "  cobord repair old.knot -o new.knot\n"
+                "  cobord repair old.knot -o new.knot && cobord verify new.knot\n",
     .options = repair_options,
     .operands_min = 1,
     .operands_max = 1,

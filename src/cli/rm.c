@@ -15,7 +15,8 @@ const OptionVerb rm_verb = {
     .summary =
         "Removes a model from the cache: its knot, its GGUF file if it was kept, and whatever an\n"
         "unfinished pull left. Files elsewhere are never touched. `cobord list` shows the names.",
-    .examples = "  cobord rm smollm2-135m\n",
+    .examples = "  cobord rm smollm2-135m\n"
+                "  cobord rm qwen2.5-coder-7b --cache /srv/cobord\n",
     .options = rm_options,
     .operands_min = 1,
     .operands_max = 1,

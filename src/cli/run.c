@@ -23,8 +23,10 @@ const OptionVerb run_verb = {
     .name = "run",
     .usage = "MODEL [PROMPT]",
     .summary = "Answers PROMPT (or standard input), or starts a chat at the terminal, where /help "
-               "shows what there is.\n"
-               "--temperature 0, or a --seed, gives the same text on every machine and topology.",
+               "shows what there is. MODEL is a name of the zoo (cobord list), the path of a .gguf "
+               "or .knot file, or an address; what is not here yet must be pulled first.\n\n"
+               "--temperature 0, or a --seed, gives the same text on every machine and topology. "
+               "--memory says what a process may take: weights beyond it are read from disk.",
     .examples = "  cobord run qwen2.5-coder-1.5b \"Write a C function that reverses a string.\"\n"
                 "  cobord run qwen2.5-coder-1.5b --memory 128M --max-tokens 200 < question.txt\n"
                 "  cobord run smollm2-135m\n"

@@ -28,9 +28,13 @@ const OptionVerb serve_verb = {
     .name = "serve",
     .usage = "MODEL",
     .summary =
-        "Answers OpenAI's API over HTTP: /v1/chat/completions, /v1/completions, /v1/responses,\n"
-        "/v1/embeddings, /v1/models; Ollama's under /api; and /tokenize, /detokenize, /health, /ready,\n"
-        "/metrics. Ctrl-C finishes what was begun.",
+        "Serves a model over HTTP to programs that know OpenAI (/v1/chat/completions, "
+        "/v1/completions, /v1/responses, /v1/embeddings, /v1/models) or Ollama (/api), and a "
+        "chat page to browsers, at http://127.0.0.1:8080. Give OpenAI clients the base "
+        "address http://127.0.0.1:8080/v1. Beside it: /tokenize, /detokenize, /health, "
+        "/ready, /metrics. Ctrl-C finishes what was begun.\n\n"
+        "Beyond this machine (--listen 0.0.0.0:8080) give it keys (--api-keys) and a "
+        "certificate.",
     .examples = "  cobord serve qwen2.5-coder-1.5b\n"
                 "  cobord serve smollm2-135m --listen 127.0.0.1:9000 --slots 8 --context 2048\n"
                 "  cobord serve qwen2.5-coder-1.5b --draft qwen2.5-coder-0.5b\n"

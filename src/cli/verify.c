@@ -20,7 +20,8 @@ const OptionVerb verify_verb = {
                "Says which tensor is damaged,\n"
                "and where. A version 1 knot has no hashes: its ranges are checked, and that every "
                "scale is finite.",
-    .examples = "  cobord verify model.knot\n",
+    .examples = "  cobord verify model.knot\n"
+                "  cobord verify smollm2-135m\n",
     .options = verify_options,
     .operands_min = 1,
     .operands_max = 1,

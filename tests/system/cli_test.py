@@ -40,9 +40,9 @@ class CliTest(unittest.TestCase):
     def test_overview(self):
         p = run("help")
         self.assertEqual((p.returncode, p.stderr), (0, ""))
-        self.assertEqual(set(verbs()), set("pull list rm run serve node up status plan bench logits tokenize "
-                                           "detokenize encode repair info verify synth deploy completion man "
-                                           "doctor ready".split()))
+        self.assertEqual(set(verbs()), set("bench completion deploy detokenize doctor encode info keys list logits "
+                                           "man node plan pull ready repair rm run serve status synth tokenize up "
+                                           "verify".split()))
         self.assertEqual(run("--help").stdout, p.stdout)
         nothing = run()
         self.assertEqual((nothing.returncode, nothing.stdout, nothing.stderr), (2, "", p.stdout))
