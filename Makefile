@@ -2,10 +2,13 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all prepare demo faults test test-short test-workers test-long asan gcc wasm arm64 fuzz bench bench-wasm clean \
-    install uninstall deb
+.PHONY: all library prepare demo faults test test-short test-workers test-long asan gcc wasm arm64 fuzz bench \
+    bench-wasm clean install uninstall deb
 
 all: ; @scripts/build default $(JOBS) cobord
+
+# libcobord.a and libcobord.so.0
+library: ; @scripts/build default $(JOBS) cobord_library_static cobord_library_shared
 
 prepare: ; @scripts/prepare
 
