@@ -12,12 +12,13 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 import unittest
 
-from _ports import free_ports, is_free
+from _ports import free_ports
 from _servers import start_s3
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -31,10 +32,21 @@ WAIT = """for i in $(seq 300); do curl -sf -o /dev/null URL && break; sleep 0.1;
 """
 
 
+def is_free_everywhere(port):
+    """On each of the three addresses: others may listen on one of them alone."""
+    for host in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
+        with socket.socket() as s:
+            try:
+                s.bind((host, port))
+            except OSError:
+                return False
+    return True
+
+
 def free_base():
-    """A port with the two after it free, on each of three addresses."""
+    """A port with the two after it free."""
     for port in free_ports(50):
-        if all(is_free(port + i) for i in range(3)):
+        if all(is_free_everywhere(port + i) for i in range(3)):
             return port
     raise AssertionError("no three free ports in a row")
 
