@@ -104,6 +104,10 @@ class Kubelet:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(self.share(volume["name"]))
             return place
+        if "hostPath" in volume:  # a folder with the models
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(self.share("models"))
+            return place
         place.mkdir(parents=True)
         if "configMap" in volume:
             for name, text in self.named("ConfigMap", volume["configMap"]["name"])["data"].items():
@@ -168,11 +172,12 @@ class Kubelet:
             shutil.copy(installed.BUILD / "cobord", program)
         pod.process = self.enter(pod, [program, *pod.arguments()], stdout=pod.log, stderr=subprocess.STDOUT)
 
-    def bring_model(self, place):
-        (place / "models").mkdir()
+    def bring_model(self, place, folder="models"):
+        place = place / folder
+        place.mkdir(exist_ok=True)
         for path in self.models:
-            shutil.copy(path, place / "models")
-        for path in (place / "models", *(place / "models").iterdir()):
+            shutil.copy(path, place)
+        for path in (place, *place.iterdir()):
             os.chown(path, 10001, 10001)
 
     def probe(self, pod):

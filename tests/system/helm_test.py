@@ -183,25 +183,37 @@ class Running(unittest.TestCase):
         kubelet.need()
         kubelet.own_network()
 
-    def test_the_pods_answer(self):
-        models = list(support.models_folder().glob(f"{MODEL}.knot*"))
-        pods = kubelet.Kubelet(render(SMALL), models)
+    def begin(self, values):
+        pods = kubelet.Kubelet(render(values), list(support.models_folder().glob(f"{MODEL}.knot*")))
         self.addCleanup(pods.stop)
-        station = pods.pod("station-0")
+        if cluster_of(pods.objects)["model"]["store"]:
+            pods.bring_model(pods.share("models"), "")
         for pod in pods.pods:
             pods.start(pod)
         for pod in pods.pods[:-1]:
-            self.assertTrue(wait_for(lambda: pods.probe(pod) == 0), pods.log(pod))
-        pod = pods.pods[-1]
-        self.assertTrue(wait_for(lambda: self.ask(pod, "/ready")[0] == 200), pods.log(pod))
-        status, answer = self.ask(pod, "/v1/chat/completions", {
+            self.assertTrue(wait_for(lambda: pods.probe(pod) == 0, 20), pods.log(pod))
+        coordinator = pods.pods[-1]
+        self.assertTrue(wait_for(lambda: self.ask(coordinator, "/ready")[0] == 200, 20), pods.log(coordinator))
+        status, answer = self.ask(coordinator, "/v1/chat/completions", {
             "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 4, "temperature": 0})
         self.assertEqual((status, answer["usage"]["completion_tokens"]), (200, 4))
+        return pods
+
+    def test_the_pods_answer(self):
+        pods = self.begin(SMALL)
+        station = pods.pod("station-0")
         self.assertNotIn("chmod", pods.log(station))  # the mounted key is nobody else's
-        self.assertNotIn("resumed", pods.log(pod))  # the journal has its place
+        self.assertNotIn("resumed", pods.log(pods.pods[-1]))  # the journal has its place
         station.process.kill()
         station.process.wait()
         self.assertEqual(pods.probe(station), 1)
+
+    def test_pods_with_a_store_and_wardens(self):
+        pods = self.begin(["cluster.wardens=true", "model.store=/srv/models", "model.volume.hostPath.path=/srv",
+                           *SMALL])
+        roles = [p.name.removeprefix("t-cobord-") for p in pods.pods]
+        self.assertEqual(sorted(roles), ["coordinator-0", "layer-warden-0", "layer-warden-1", "shard-0", "shard-1",
+                                         "shard-warden-0", "station-0", "station-1"])
 
     def ask(self, pod, path, body=None, host="127.0.0.1"):
         # The coordinator listens on all addresses; only its port is in the file.
