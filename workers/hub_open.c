@@ -311,90 +311,92 @@ static Error load_keys(Hub *hub)
     free(hub->keys);
     hub->keys = NULL;
     return error == OK ? OK : error_why(&hub->why, error, "API_KEYS: %s", about.text);
-    static void tell_over(void *hub, HttpExchange *x, const HttpOver *over)
-    {
-        serve_over(((Hub *)hub)->serve, x, over);
-    }
+}
 
-    static Error build_server(Hub * hub)
-    {
-        const ClusterFile *c = &hub->cluster;
-        uint64_t taken = reserve_bytes() + API_BYTES;
-        if (taken > hub->budget_bytes)
-            return error_why(&hub->why, ERR_PLAN,
-                             "%s takes %llu KiB with its tokenizer, more than the %llu allowed",
-                             hub->self->id, (unsigned long long)taken >> 10,
-                             (unsigned long long)hub->budget_bytes >> 10);
-        ServeOptions options = {
-            .host = {.host = hub, .wake = wake, .intake = intake, .connections = connections},
-            .form_bytes_max = (size_t)plan_form_bytes(hub->hyper.vocabulary, c->sessions,
-                                                      (hub->budget_bytes - taken) / 2),
-            .model = c->model_name,
-            .slots = c->sessions,
-            .queue_max = QUEUE_MAX,
-            .vocabulary = hub->hyper.vocabulary,
-            .context = c->context,
-            .hidden = hub->hyper.hidden,
-            .tokenizer = hub->tokenizer,
-            .knot = &hub->index.knot,
-            .version = hub->version,
-            .role = "coordinator",
-            .memory_bytes = hub->budget_bytes,
-            .engine = hub_engine(hub),
-            .journal = streams_journal(),
-            .cors = hub->cors[0] ? hub->cors : NULL,
-        };
-        TRY(hub_watch_open(hub));
-        TRY(serve_open(&options, &hub->serve, &hub->why));
-        return load_keys(hub);
-        exchange_tell(tell_over, hub);
-        return serve_open(&options, &hub->serve, &hub->why);
-    }
+static void tell_over(void *hub, HttpExchange *x, const HttpOver *over)
+{
+    serve_over(((Hub *)hub)->serve, x, over);
+}
 
-    /* ---- The loop ---- */
+static Error build_server(Hub *hub)
+{
+    const ClusterFile *c = &hub->cluster;
+    uint64_t taken = reserve_bytes() + API_BYTES;
+    if (taken > hub->budget_bytes)
+        return error_why(&hub->why, ERR_PLAN,
+                         "%s takes %llu KiB with its tokenizer, more than the %llu allowed",
+                         hub->self->id, (unsigned long long)taken >> 10,
+                         (unsigned long long)hub->budget_bytes >> 10);
+    ServeOptions options = {
+        .host = {.host = hub, .wake = wake, .intake = intake, .connections = connections},
+        .form_bytes_max = (size_t)plan_form_bytes(hub->hyper.vocabulary, c->sessions,
+                                                  (hub->budget_bytes - taken) / 2),
+        .model = c->model_name,
+        .slots = c->sessions,
+        .queue_max = QUEUE_MAX,
+        .vocabulary = hub->hyper.vocabulary,
+        .context = c->context,
+        .hidden = hub->hyper.hidden,
+        .tokenizer = hub->tokenizer,
+        .knot = &hub->index.knot,
+        .version = hub->version,
+        .role = "coordinator",
+        .memory_bytes = hub->budget_bytes,
+        .engine = hub_engine(hub),
+        .journal = streams_journal(),
+        .cors = hub->cors[0] ? hub->cors : NULL,
+    };
+    TRY(hub_watch_open(hub));
+    TRY(serve_open(&options, &hub->serve, &hub->why));
+    return load_keys(hub);
+    exchange_tell(tell_over, hub);
+    return serve_open(&options, &hub->serve, &hub->why);
+}
 
-    static Error tokenizer_came(Hub * hub)
-    {
-        TRY(build_tokenizer(hub));
-        TRY(build_engine(hub));
-        TRY(build_server(hub));
-        hub->stage = HUB_OPEN;
-        return OK;
-    }
+/* ---- The loop ---- */
 
-    void hub_read_came(Hub * hub, bool fine)
-    {
-        if (!hub->reads) return;
-        hub->reads = false;
-        Error error = fine ? OK
-                           : error_why(&hub->why, ERR_UNREACHABLE,
-                                       "%s cannot be read from the bucket", hub->knot_key);
-        if (error == OK) error = hub->stage == HUB_TOKENIZER ? tokenizer_came(hub) : give(hub);
-        (void)fail(hub, error);
-    }
+static Error tokenizer_came(Hub *hub)
+{
+    TRY(build_tokenizer(hub));
+    TRY(build_engine(hub));
+    TRY(build_server(hub));
+    hub->stage = HUB_OPEN;
+    return OK;
+}
 
-    /* Result  whether there is something to read; with an error there is not. */
-    static Error advance(Hub * hub, HubWishKind * kind)
-    {
-        while (knot_index_need(&hub->opening, &hub->need)) {
-            TRY(take_memory(hub));
-            const KnotIndexNeed *need = &hub->need;
-            if (need->bytes) {
-                *kind = wish_for(hub, need->offset, need->bytes,
-                                 need->into_scratch ? hub->scratch : hub->memory + need->at);
-                return OK;
-            }
-            TRY(give(hub));
+void hub_read_came(Hub *hub, bool fine)
+{
+    if (!hub->reads) return;
+    hub->reads = false;
+    Error error = fine ? OK
+                       : error_why(&hub->why, ERR_UNREACHABLE, "%s cannot be read from the bucket",
+                                   hub->knot_key);
+    if (error == OK) error = hub->stage == HUB_TOKENIZER ? tokenizer_came(hub) : give(hub);
+    (void)fail(hub, error);
+}
+
+/* Result  whether there is something to read; with an error there is not. */
+static Error advance(Hub *hub, HubWishKind *kind)
+{
+    while (knot_index_need(&hub->opening, &hub->need)) {
+        TRY(take_memory(hub));
+        const KnotIndexNeed *need = &hub->need;
+        if (need->bytes) {
+            *kind = wish_for(hub, need->offset, need->bytes,
+                             need->into_scratch ? hub->scratch : hub->memory + need->at);
+            return OK;
         }
-        TRY(take_tokenizer_room(hub));
-        *kind = wish_for(hub, hub->index.knot.payload_offset + hub->block_first,
-                         hub->block_last - hub->block_first, hub->memory);
-        return OK;
+        TRY(give(hub));
     }
+    TRY(take_tokenizer_room(hub));
+    *kind = wish_for(hub, hub->index.knot.payload_offset + hub->block_first,
+                     hub->block_last - hub->block_first, hub->memory);
+    return OK;
+}
 
-    HubWishKind hub_open_next(Hub * hub)
-    {
-        HubWishKind kind = HUB_REST;
-        if (hub->stage == HUB_INDEX && !hub->reads) (void)fail(hub, advance(hub, &kind));
-        return kind;
-    }
+HubWishKind hub_open_next(Hub *hub)
+{
+    HubWishKind kind = HUB_REST;
+    if (hub->stage == HUB_INDEX && !hub->reads) (void)fail(hub, advance(hub, &kind));
+    return kind;
+}
