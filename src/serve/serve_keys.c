@@ -296,3 +296,74 @@ void serve_keys_charge(Serve *s, ServeKey *key, uint32_t tokens)
     key->generated_tokens += tokens;
     machine_unlock(s->keys_lock);
 }
+
+/* ---- /metrics: a family after the other, each with a line a key ---- */
+
+enum { FAMILY_BYTES = 256, SAMPLE_BYTES = KEYS_NAME_BYTES + 80 };
+
+typedef struct Family {
+    const char *name, *type, *help;
+    uint64_t (*value)(const ServeKey *key);
+} Family;
+
+static uint64_t requests_of(const ServeKey *key) { return key->requests; }
+static uint64_t refused_of(const ServeKey *key) { return key->refused; }
+static uint64_t prompt_of(const ServeKey *key) { return key->prompt_tokens; }
+static uint64_t generated_of(const ServeKey *key) { return key->generated_tokens; }
+static uint64_t running_of(const ServeKey *key) { return key->limiter.running; }
+
+static const Family families[] = {
+    {"cobord_key_requests_total", "counter", "requests of an API key, refused ones too",
+     requests_of},
+    {"cobord_key_refused_total", "counter", "requests that were over a limit of the key",
+     refused_of},
+    {"cobord_key_prompt_tokens_total", "counter", "tokens of prompts that the key was charged",
+     prompt_of},
+    {"cobord_key_generated_tokens_total", "counter", "tokens of answers that the key was charged",
+     generated_of},
+    {"cobord_key_running", "gauge", "requests of the key that are under way", running_of},
+};
+enum { FAMILIES = sizeof families / sizeof families[0] };
+
+static void write_head(JsonWriter *w, const Family *f)
+{
+    json_writer_raw(w, "# HELP ");
+    json_writer_raw(w, f->name);
+    json_writer_raw(w, " ");
+    json_writer_raw(w, f->help);
+    json_writer_raw(w, ".\n# TYPE ");
+    json_writer_raw(w, f->name);
+    json_writer_raw(w, " ");
+    json_writer_raw(w, f->type);
+    json_writer_raw(w, "\n");
+}
+
+static void write_sample(JsonWriter *w, const Family *f, const ServeKey *key)
+{
+    json_writer_raw(w, f->name);
+    json_writer_raw(w, "{key=\"");
+    json_writer_raw(w, key->name); /* has nothing to escape */
+    json_writer_raw(w, "\"} ");
+    json_writer_u64(w, f->value(key));
+    json_writer_raw(w, "\n");
+}
+
+size_t serve_keys_metrics_bytes(Serve *s)
+{
+    return FAMILIES * (FAMILY_BYTES + (size_t)serve_count_keys(s) * SAMPLE_BYTES);
+}
+
+/* Keys that have come since the room was measured wait for the next time. */
+void serve_keys_metrics(Serve *s, JsonWriter *w)
+{
+    machine_lock(s->keys_lock);
+    const ServeKeys *t = s->keys;
+    size_t room = (w->max - w->used) / FAMILIES, count = t ? t->keys.count : 0;
+    size_t most = room > FAMILY_BYTES ? (room - FAMILY_BYTES) / SAMPLE_BYTES : 0;
+    if (count > most) count = most;
+    for (size_t f = 0; f < FAMILIES && count; f++) {
+        write_head(w, &families[f]);
+        for (size_t i = 0; i < count; i++) write_sample(w, &families[f], t->list[i]);
+    }
+    machine_unlock(s->keys_lock);
+}
