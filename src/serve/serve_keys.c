@@ -6,6 +6,7 @@
 
 #include "api/bearer.h"
 #include "api/keys.h"
+#include "api/metrics.h"
 #include "serve/machine.h"
 #include "serve/serve_state.h"
 
@@ -302,7 +303,8 @@ void serve_keys_charge(Serve *s, ServeKey *key, uint32_t tokens)
 enum { FAMILY_BYTES = 256, SAMPLE_BYTES = KEYS_NAME_BYTES + 80 };
 
 typedef struct Family {
-    const char *name, *type, *help;
+    const char *name, *help;
+    MetricsType type;
     uint64_t (*value)(const ServeKey *key);
 } Family;
 
@@ -313,40 +315,17 @@ static uint64_t generated_of(const ServeKey *key) { return key->generated_tokens
 static uint64_t running_of(const ServeKey *key) { return key->limiter.running; }
 
 static const Family families[] = {
-    {"cobord_key_requests_total", "counter", "requests of an API key, refused ones too",
+    {"cobord_key_requests_total", "Requests of an API key, refused ones too.", METRICS_COUNTER,
      requests_of},
-    {"cobord_key_refused_total", "counter", "requests that were over a limit of the key",
+    {"cobord_key_refused_total", "Requests that were over a limit of the key.", METRICS_COUNTER,
      refused_of},
-    {"cobord_key_prompt_tokens_total", "counter", "tokens of prompts that the key was charged",
-     prompt_of},
-    {"cobord_key_generated_tokens_total", "counter", "tokens of answers that the key was charged",
-     generated_of},
-    {"cobord_key_running", "gauge", "requests of the key that are under way", running_of},
+    {"cobord_key_prompt_tokens_total", "Tokens of prompts that the key was charged.",
+     METRICS_COUNTER, prompt_of},
+    {"cobord_key_generated_tokens_total", "Tokens of answers that the key was charged.",
+     METRICS_COUNTER, generated_of},
+    {"cobord_key_running", "Requests of the key that are under way.", METRICS_GAUGE, running_of},
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
-
-static void write_head(JsonWriter *w, const Family *f)
-{
-    json_writer_raw(w, "# HELP ");
-    json_writer_raw(w, f->name);
-    json_writer_raw(w, " ");
-    json_writer_raw(w, f->help);
-    json_writer_raw(w, ".\n# TYPE ");
-    json_writer_raw(w, f->name);
-    json_writer_raw(w, " ");
-    json_writer_raw(w, f->type);
-    json_writer_raw(w, "\n");
-}
-
-static void write_sample(JsonWriter *w, const Family *f, const ServeKey *key)
-{
-    json_writer_raw(w, f->name);
-    json_writer_raw(w, "{key=\"");
-    json_writer_raw(w, key->name); /* has nothing to escape */
-    json_writer_raw(w, "\"} ");
-    json_writer_u64(w, f->value(key));
-    json_writer_raw(w, "\n");
-}
 
 size_t serve_keys_metrics_bytes(Serve *s)
 {
@@ -362,8 +341,11 @@ void serve_keys_metrics(Serve *s, JsonWriter *w)
     size_t most = room > FAMILY_BYTES ? (room - FAMILY_BYTES) / SAMPLE_BYTES : 0;
     if (count > most) count = most;
     for (size_t f = 0; f < FAMILIES && count; f++) {
-        write_head(w, &families[f]);
-        for (size_t i = 0; i < count; i++) write_sample(w, &families[f], t->list[i]);
+        const Family *family = &families[f];
+        metrics_head(w, family->name, family->help, family->type);
+        for (size_t i = 0; i < count; i++) /* names have nothing to escape */
+            metrics_line(w, family->name, &METRICS_LABEL("key", t->list[i]->name),
+                         family->value(t->list[i]));
     }
     machine_unlock(s->keys_lock);
 }

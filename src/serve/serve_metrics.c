@@ -140,7 +140,7 @@ static void write_engine(Serve *s, JsonWriter *w)
 void serve_metrics_reply(Serve *s, HttpExchange *x)
 {
     const ServeEngine *engine = &s->options.engine;
-    size_t room = PAGE_BYTES;
+    size_t room = PAGE_BYTES + serve_keys_metrics_bytes(s);
     if (engine->metrics) room += engine->metrics_bytes;
     char *body = malloc(room);
     Refusal refusal;
@@ -158,6 +158,7 @@ void serve_metrics_reply(Serve *s, HttpExchange *x)
     write_engine(s, &w);
     if (engine->metrics) engine->metrics(engine->engine, &w);
     metrics_process(&w, &process, s->options.version, s->options.role ? s->options.role : "serve");
+    serve_keys_metrics(s, &w);
     ASSERT(!w.full);
     http_reply_take(x, &(HttpReply){200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0}, body,
                     w.used);

@@ -124,7 +124,7 @@ class ServeTest(unittest.TestCase):
                 self.refused(got, 401, "invalid_api_key")
                 self.assertEqual(got[2]["error"]["type"], "invalid_request_error")
                 self.assertEqual(got[1]["www-authenticate"], "Bearer")
-        for path in ("/health", "/ready", "/"):
+        for path in ("/health", "/ready", "/", "/web/shell.mjs"):
             self.assertEqual(server.ask(None, path)[0], 200, path)
 
     def test_known_keys(self):
@@ -133,6 +133,11 @@ class ServeTest(unittest.TestCase):
             self.assertEqual(self.server.ask(key, "/v1/models")[0], 200)
             self.assertEqual(self.server.ask(key, "/nothing")[0], 404)
         self.assertEqual(self.server.ask(secret("ops"), "/metrics")[0], 200)
+        figures = self.server.ask(secret("ops"), "/metrics")[2]
+        for line in (r'cobord_key_requests_total\{key="alice"\} [1-9]', r'cobord_key_running\{key="one"\} 0',
+                     r'cobord_key_prompt_tokens_total\{key="alice"\} [1-9]', "# TYPE cobord_key_running gauge"):
+            self.assertRegex(figures, line)
+        self.assertNotIn("sk-", figures)
         for path in ("/metrics", "/cluster"):
             self.refused(self.server.ask(ALICE, path), 403, "insufficient_permissions")
         self.assertNotEqual(self.server.ask(secret("ops"), "/cluster")[0], 403)
@@ -413,13 +418,13 @@ class CommandTest(unittest.TestCase):
                                   (("new", "x", "--file", dangling), 1, "a link to a file that is not there"),
                                   (("new", "x", "--file", bad), 1, "line 2, key 1 (alice): concurrent must"),
                                   (("new", "x", "--file", FOLDER.name), 1, "no regular file"),
-                                  (("list", "--file", "/nonexistent/keys.json"), 1, "/nonexistent")):
+                                  (("list", "--file", bad + ".missing"), 1, "is not there")):
             got = cobord("keys", *words)
             self.assertEqual((got.returncode, got.stdout, got.stderr.count("\n")), (code, "", 1), (words, got.stderr))
             self.assertIn(said, got.stderr)
             self.assertNotIn("SECRET", got.stderr)
         for words, said in ((("--api-keys", dangling), "a link to a file"), (("--api-keys", bad), "line 2, key 1"),
-                            (("--api-keys", "/nonexistent"), "No such file"), (("--cors", "null"), "is no origin"),
+                            (("--api-keys", bad + ".missing"), "No such file"), (("--cors", "null"), "is no origin"),
                             (("--cors", "https://a.example/"), "is no origin")):
             for verb in ("serve", "up"):
                 got = cobord(verb, MODEL, *words)
