@@ -442,7 +442,8 @@ static bool write_head(const HttpPlain *p, Line *l, const char *path)
 {
     const HttpCall *call = l->call;
     const char *place = call->url + strlen("http://");
-    bool body = call->part_bytes[0] || call->part_bytes[1] || strcmp(call->method, "POST") == 0;
+    bool body =
+        call->part_bytes[0] || call->part_bytes[1] || call->method[0] == 'P'; /* POST, PUT */
     char length[96] = "";
     if (body)
         (void)snprintf(length, sizeof length,

@@ -98,6 +98,8 @@ static int start(void **state)
         .queue_max = QUEUE_MAX,
         .body_bytes_max = BODY_BYTES_MAX,
         .bodies_bytes_max = 4 * BODY_BYTES_MAX,
+        .version = "0",
+        .role = "tests",
         .ready = say_ready,
     };
     if (listen_open("127.0.0.1:0", &options.listen, &why) != OK) return 1;
