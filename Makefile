@@ -56,6 +56,12 @@ uninstall:
 deb: package-parts
 	@scripts/deb build
 
+# The same for 64-bit ARM, in build-arm64/.
+deb-arm64:
+	@scripts/prepare arm64
+	@scripts/build arm64 $(JOBS) package-parts
+	@scripts/deb build-arm64
+
 .PHONY: package-parts
 package-parts: ; @scripts/build default $(JOBS) package-parts
 

@@ -71,7 +71,7 @@ RequestKind serve_routes_kind(const Serve *s, const HttpExchange *x) { return fi
 
 /* The table's place; behind it what is no place of it. */
 enum { PATHS = sizeof paths / sizeof paths[0], ONE_MODEL = PATHS, A_PAGE, NOT_FOUND };
-_Static_assert(NOT_FOUND < SERVE_ROUTES_MAX, "figures of each route");
+_Static_assert((int)NOT_FOUND < (int)SERVE_ROUTES_MAX, "figures of each route");
 
 const char *serve_routes_label(uint32_t route)
 {
