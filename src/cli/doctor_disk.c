@@ -202,7 +202,8 @@ static void say_speed(Doctor *d, uint64_t bytes)
                       "disk for every token",
                size, allowed);
     if (rate > 0)
-        doctor_say(d, DOCTOR_OK, "speed", NULL, "at most %.3g tokens/s for one answer",
+        doctor_say(d, DOCTOR_OK, "speed", NULL,
+                   "at most about %.3g tokens/s for one answer, without guessed ones",
                    rate / (double)bytes);
 }
 
@@ -257,7 +258,8 @@ void doctor_check_model(Doctor *d, const char *model)
     Error error = find_knot(model, path, &kind, &why);
     bool here = error == OK && access(path, R_OK) == 0;
     if (error == OK && !here && kind == LOCATE_CACHED) error = locate_unknown(model, &why);
-    if (error != OK) doctor_say(d, DOCTOR_PROBLEM, "file", "cobord list shows the names.", "%s", why.text);
+    if (error != OK)
+        doctor_say(d, DOCTOR_PROBLEM, "file", "cobord list shows the names.", "%s", why.text);
     else if (!here) {
         (void)snprintf(advice, sizeof advice, "Run: cobord pull %.500s", model);
         doctor_say(d, DOCTOR_PROBLEM, "file", advice, "%s is not here yet", model);

@@ -113,7 +113,9 @@ static void measure_bytes(Links *all, Link *l)
         if (l->call.status == 401 || l->call.status == 413) return;
         if (!least || l->call.microseconds < least) least = l->call.microseconds;
     }
-    if (least > l->round_us) l->bytes_per_s = 1e6 * (double)BODY_BYTES / (least - l->round_us);
+    if (!least) return;
+    uint32_t us = least > l->round_us ? least - l->round_us : least; /* noise: at least as fast */
+    l->bytes_per_s = 1e6 * (double)BODY_BYTES / us;
 }
 
 /* ---- What a node says of itself */

@@ -199,7 +199,8 @@ static void check_bandwidth(Doctor *d)
     doctor_say(d, DOCTOR_OK, "bandwidth", NULL, "%.1f GB/s with %u threads", d->bandwidth_gbs,
                cpu_cores());
     doctor_say(d, DOCTOR_OK, "speed", NULL,
-               "each token reads all weights once, so one answer gets at most (tokens/s): %s",
+               "each token reads the weights once: without guessed tokens one answer gets at most "
+               "about (tokens/s) %s",
                text);
 }
 

@@ -33,7 +33,7 @@ const OptionVerb keys_verb = {
     .options = keys_options,
     .operands_min = 1,
     .operands_max = 2,
-    .operand_names = "new, list or revoke",
+    .operand_names = "new|list|revoke",
 };
 
 enum { SECRET_RANDOM_BYTES = 24, SECRET_BYTES = 64 };

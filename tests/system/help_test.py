@@ -159,7 +159,8 @@ class ManTest(unittest.TestCase):
 CASES = [("cobord ser", ["serve"]), ("cobord ru", ["run"]), ("cobord help det", ["detokenize"]),
          ("cobord run smollm2-1", ["smollm2-135m"]), ("cobord run --cache-type ", ["f16", "q8_0"]),
          ("cobord run --temp", ["--temperature"]), ("cobord completion ", ["bash", "fish", "zsh"]),
-         ("cobord deploy ", ["cloudflare"]), ("cobord deploy cloudflare gemma3", ["gemma3-270m"]),
+         ("cobord deploy ", ["cloudflare"]), ("cobord keys re", ["revoke"]),
+         ("cobord deploy cloudflare gemma3", ["gemma3-270m"]),
          ("cobord run --threads 2 gemma3", ["gemma3-270m"]), ("cobord serve --draft gemma3", ["gemma3-270m"]),
          ("cobord encode some", ["some.gguf"]), ("cobord serve --tls-key som", ["some.gguf"]),
          ("cobord up --dir fol", ["folder"])]
