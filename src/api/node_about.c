@@ -151,7 +151,7 @@ void node_about_work(const NodeAbout *a, const NodeWorkCounts *c, JsonWriter *w)
                         "Bytes of weights given back after use.", c->dropped_bytes);
     metrics_write_gauge(w, "cobord_node_memory_need_bytes", "The sum made before the start.",
                         a->memory.need_bytes);
-    metrics_write_gauge(w, "cobord_node_weight_bytes", "Weights that the node owns.",
+    metrics_write_gauge(w, "cobord_node_weight_owned_bytes", "Weights that the node owns.",
                         a->weight_bytes);
     metrics_write_gauge(w, "cobord_node_weight_pinned_bytes", "Of these, always in memory.",
                         a->pinned_bytes);

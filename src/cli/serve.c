@@ -144,6 +144,7 @@ static int serve_model(const Options *o, const Doors *doors, EngineSession *sess
         .drain_s = (uint32_t)options_count(o, OPTION_DRAIN_SECONDS),
         .serve = {.model = name,
                   .slots = slots,
+                  .memory_bytes = plan->request.memory_bytes,
                   .queue_max = (uint32_t)options_count(o, OPTION_QUEUE),
                   .form_bytes_max = (size_t)plan->sum.form_bytes,
                   .vocabulary = session->model.hyper.vocabulary,
