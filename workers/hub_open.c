@@ -348,9 +348,8 @@ static Error build_server(Hub *hub)
     };
     TRY(hub_watch_open(hub));
     TRY(serve_open(&options, &hub->serve, &hub->why));
-    return load_keys(hub);
     exchange_tell(tell_over, hub);
-    return serve_open(&options, &hub->serve, &hub->why);
+    return load_keys(hub);
 }
 
 /* ---- The loop ---- */
