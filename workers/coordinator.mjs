@@ -239,7 +239,7 @@ export class Coordinator {
     #log() {
         const x = this.#x, line = this.#text(x.coordinator_wish_text());
         if (x.coordinator_wish_status() === LEVEL_ERROR) console.error(line);
-        else console.log(line);
+        else console.warn(line); // on standard error too where there is one
     }
 
     #deleteRows() {

@@ -27,7 +27,7 @@
 #include "serve/serve.h"
 #include "text/tokenizer.h"
 
-enum { HUB_KEY_BYTES = 513, HUB_HEAD_BYTES = 1024, HUB_EVENTS_MAX = 64 };
+enum { HUB_KEY_BYTES = 513, HUB_HEAD_BYTES = 1280, HUB_EVENTS_MAX = 64 };
 
 enum { HUB_QUESTIONS = 6, HUB_WATCH_WAITING = 32 };
 
@@ -121,6 +121,7 @@ typedef struct Hub {
     uint32_t cancel_count, serials;
     CoordinatorEvent events[HUB_EVENTS_MAX];
     char head[HUB_HEAD_BYTES];
+    Trace *traces; /* [slots]: whose answer is in each */
     uint64_t invocations, invocation_ns, invocation_calls,
         invocation_calls_most; /* calls of this one, and of any */
     Pace pace;

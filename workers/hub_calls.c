@@ -88,6 +88,26 @@ const char *hub_calls_head(Hub *hub, uint32_t number, const char *method, const 
     return t.out;
 }
 
+/* A span below that of the first answer that the call is for. */
+static void add_trace(Hub *hub, const PipelineCall *asked)
+{
+    char line[TRACE_PARENT_BYTES];
+    uint32_t slot;
+    Text t = {hub->head, strlen(hub->head), HUB_HEAD_BYTES};
+    if (!pipeline_call_slots(hub->pipeline, asked->call, &slot, 1)) return;
+    if (!hub->traces[slot].trace_id[0]) return;
+    Trace span = trace_below(&hub->traces[slot], machine_random());
+    trace_write(&span, line);
+    add(&t, "traceparent: ");
+    add(&t, line);
+    add(&t, "\n");
+}
+
+static void begin_trace(void *engine, uint32_t slot, const HttpRecord *record)
+{
+    ((Hub *)engine)->traces[slot] = record->trace;
+}
+
 static const char *write_head(Hub *hub, const PipelineCall *asked)
 {
     char path[40];
@@ -97,7 +117,9 @@ static const char *write_head(Hub *hub, const PipelineCall *asked)
     const char *method = asked->path == PIPELINE_DROP     ? "DELETE "
                          : asked->path == PIPELINE_HEALTH ? "GET "
                                                           : "POST ";
-    return hub_calls_head(hub, asked->node, method, path);
+    const char *head = hub_calls_head(hub, asked->node, method, path);
+    add_trace(hub, asked);
+    return head;
 }
 
 void hub_invocation(Hub *hub, uint32_t calls)
@@ -322,6 +344,7 @@ ServeEngine hub_engine(Hub *hub)
                          .ready = ready,
                          .hops = hops,
                          .begin_hops = begin_hops,
+                         .begin_trace = begin_trace,
 
                          .describe = describe,
                          .metrics = metrics,

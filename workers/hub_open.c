@@ -289,8 +289,10 @@ static Error build_engine(Hub *hub)
     pace_start(&hub->pace, hub->coordinator);
     hub->calls = calloc(pipeline_calls_max(hub->pipeline), sizeof *hub->calls);
     hub->cancels = calloc(pipeline_calls_max(hub->pipeline), sizeof *hub->cancels);
-    return hub->calls && hub->cancels ? OK
-                                      : error_why(&hub->why, ERR_MEMORY, "no memory for calls");
+    hub->traces = calloc(hub->cluster.sessions, sizeof *hub->traces);
+    return hub->calls && hub->cancels && hub->traces
+               ? OK
+               : error_why(&hub->why, ERR_MEMORY, "no memory for calls");
 }
 
 static void wake(void *host) { ((Hub *)host)->again = true; }
