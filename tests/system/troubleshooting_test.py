@@ -124,7 +124,7 @@ class Troubleshooting(unittest.TestCase):
             if command:
                 continue
             with self.subTest(message):
-                parts = fixed_parts(message)
+                parts = fixed_parts(message.removeprefix("cobord: "))  # which the log puts in front
                 self.assertGreaterEqual(len("".join(parts)), 12)
                 self.assertTrue(any(has_in_order(text, parts) for text in there))
 
