@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/keys.h"
 #include "api/trace.h"
 
 typedef struct HttpExchange HttpExchange;
@@ -32,8 +33,8 @@ typedef struct HttpRecord {
     Trace trace;
     uint64_t first_ns; /* when the answer's first token was there; 0: there was none */
     uint64_t prompt_tokens, completion_tokens, cached_tokens;
-    const char *key_name; /* outlives it; NULL: none */
-    const char *error;    /* a code, a literal; NULL: none */
+    char key_name[KEYS_NAME_BYTES]; /* "": none */
+    const char *error;              /* a code, a literal; NULL: none */
 } HttpRecord;
 HttpRecord *http_exchange_record(HttpExchange *x);
 

@@ -205,6 +205,7 @@ bool serve_keys_check(Serve *s, HttpExchange *x, bool admin, Refusal *refusal)
     machine_lock(s->keys_lock);
     const ServeKey *key = s->keys ? find(s, x, refusal) : NULL;
     bool fine = !s->keys || (key && (key->admin || !admin));
+    if (key) memcpy(http_exchange_record(x)->key_name, key->name, sizeof key->name);
     if (!fine && key)
         (void)refusal_make(refusal, REFUSAL_ADMIN, NULL,
                            "this path is for keys with \"admin\": true, and %s has none",

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -93,6 +94,21 @@ class Requests(unittest.TestCase):
         for word in ("xylophone", "my-own-key", "secret-query", "\x1b"):
             self.assertNotIn(word, text)
         lines_of(text)  # each is an object
+
+    def test_the_name_of_a_key(self):
+        with tempfile.NamedTemporaryFile("w") as f:
+            json.dump({"keys": [{"name": "alice", "key": "sk-alice-0123456789"}]}, f)
+            f.flush()
+            s = Server("--log-format", "json", "--api-keys", f.name)
+            self.addCleanup(s.stop)
+            for name, key in (("hers", "sk-alice-0123456789"), ("nobodys", "sk-bob-0123456789")):
+                s.call("GET", "/v1/models", headers={"X-Request-Id": name, "Authorization": f"Bearer {key}"})
+            wait_until(lambda: "nobodys" in s.errors(), 10)
+            hers, nobodys = [e for e in lines_of(s.errors()) if e.get("path") == "/v1/models"]
+            self.assertEqual((hers["key"], hers["status"]), ("alice", 200))
+            self.assertNotIn("key", nobodys)
+            self.assertEqual((nobodys["status"], nobodys["error"]), (401, "invalid_api_key"))
+            self.assertNotIn("sk-", s.errors())
 
     def test_bad_settings(self):
         for name, value in (("--log-format", "xml"), ("--log-level", "loud"), ("--drain-seconds", "-1")):
