@@ -183,8 +183,8 @@ class Running(unittest.TestCase):
         kubelet.need()
         kubelet.own_network()
 
-    def begin(self, values):
-        pods = kubelet.Kubelet(render(values), list(support.models_folder().glob(f"{MODEL}.knot*")))
+    def begin(self, values, *more, key=None):
+        pods = kubelet.Kubelet(render(values, *more), list(support.models_folder().glob(f"{MODEL}.knot*")))
         self.addCleanup(pods.stop)
         if cluster_of(pods.objects)["model"]["store"]:
             pods.bring_model(pods.share("models"), "")
@@ -195,7 +195,7 @@ class Running(unittest.TestCase):
         coordinator = pods.pods[-1]
         self.assertTrue(wait_for(lambda: self.ask(coordinator, "/ready")[0] == 200, 20), pods.log(coordinator))
         status, answer = self.ask(coordinator, "/v1/chat/completions", {
-            "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 4, "temperature": 0})
+            "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 4, "temperature": 0}, key=key)
         self.assertEqual((status, answer["usage"]["completion_tokens"]), (200, 4))
         return pods
 
@@ -208,6 +208,15 @@ class Running(unittest.TestCase):
         station.process.wait()
         self.assertEqual(pods.probe(station), 1)
 
+    def test_keys_of_clients(self):
+        key = "a-key-of-this-test"
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            json.dump({"keys": [{"name": "a", "key": key}]}, f)
+            f.flush()
+            pods = self.begin(SMALL, "--set-file", f"apiKeys.value={f.name}", key=key)
+        self.assertEqual(self.ask(pods.pods[-1], "/v1/models")[0], 401)
+        self.assertNotIn("chmod", pods.log(pods.pods[-1]))
+
     def test_pods_with_a_store_and_wardens(self):
         pods = self.begin(["cluster.wardens=true", "model.store=/srv/models", "model.volume.hostPath.path=/srv",
                            *SMALL])
@@ -215,11 +224,12 @@ class Running(unittest.TestCase):
         self.assertEqual(sorted(roles), ["coordinator-0", "layer-warden-0", "layer-warden-1", "shard-0", "shard-1",
                                          "shard-warden-0", "station-0", "station-1"])
 
-    def ask(self, pod, path, body=None, host="127.0.0.1"):
+    def ask(self, pod, path, body=None, host="127.0.0.1", key=None):
         # The coordinator listens on all addresses; only its port is in the file.
         connection = http.client.HTTPConnection(host, 8080, timeout=30)
         try:
-            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None)
+            connection.request("POST" if body else "GET", path, json.dumps(body) if body else None,
+                               {"Authorization": "Bearer " + key} if key else {})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError):
