@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -153,8 +154,16 @@ class Levels(unittest.TestCase):
             connection.request("POST", CHAT, json.dumps(greedy("Hi", 4)).encode())
             self.assertEqual(connection.getresponse().read()[:1], b"{")
             self.assertLess(time.time() - start, 10)
+            text = []
+            reader = threading.Thread(target=lambda: text.extend(p.stderr))
+            reader.start()
+            wait_until(lambda: len(text) > 50, 10)  # there is room again
+            connection.request("GET", "/v1/models")
+            connection.getresponse().read()
+            wait_until(lambda: '"dropped"' in "".join(text), 10)
             p.send_signal(signal.SIGTERM)
-            lines = lines_of(p.stderr.read())
+            reader.join(30)
+            lines = lines_of("".join(text))
             self.assertTrue([e for e in lines if e["event"] == "dropped"], lines[-3:])
             self.assertEqual(p.wait(timeout=30), 0)
         finally:
