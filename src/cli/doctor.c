@@ -77,11 +77,13 @@ static void doctor_show_json(Doctor *d, DoctorState state, const char *name, con
     printf("}");
 }
 
-/* What comes from elsewhere must not talk to the terminal. */
+/* What comes from elsewhere must not talk to the terminal: neither C0 nor, as UTF-8, C1. */
 static void doctor_clean(char *text)
 {
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f) *text = '?';
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        if (*p < ' ' || *p == 0x7f) *p = '?';
+        else if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) p[0] = p[1] = '?';
+    }
 }
 
 /* "  warning  name           text, wrapped", and below it the advice. */
@@ -150,13 +152,13 @@ static void doctor_run(Doctor *d, const Options *o)
                *store = options_text(o, OPTION_STORE);
     doctor_check_processor(d);
     doctor_check_memory(d);
-    doctor_check_disk(d);
-    if (model) doctor_check_model(d, model);
-    doctor_check_ports(d, options_text(o, OPTION_LISTEN));
+    if (!stop_asked()) doctor_check_disk(d);
+    if (model && !stop_asked()) doctor_check_model(d, model);
+    if (!stop_asked()) doctor_check_ports(d, options_text(o, OPTION_LISTEN));
     doctor_check_clock(d);
-    if (store) doctor_check_store(d, store, model);
-    else if (d->cluster && d->cluster->store[0]) doctor_check_cluster_store(d);
-    if (d->cluster) doctor_check_links(d);
+    if (store && !stop_asked()) doctor_check_store(d, store, model);
+    else if (d->cluster && d->cluster->store[0] && !stop_asked()) doctor_check_cluster_store(d);
+    if (d->cluster && !stop_asked()) doctor_check_links(d);
     doctor_check_programs(d);
 }
 
@@ -179,5 +181,6 @@ int cli_doctor(int argc, char **argv)
     doctor_run(&d, &o);
     doctor_end(&d);
     free(memory);
+    if (stop_asked()) return complain_exit_code(ERR_CANCELLED);
     return d.counts[DOCTOR_PROBLEM] ? 1 : 0;
 }

@@ -18,6 +18,7 @@
 #include "host/clock.h"
 #include "host/http_client.h"
 #include "host/ports.h"
+#include "host/stop.h"
 #include "serve/machine.h"
 #include "wire/frame.h"
 
@@ -255,7 +256,7 @@ static void say_silent(Links *all, Link *l)
 static void run(Links *all)
 {
     knock(all);
-    for (uint32_t i = 0; i < all->count; i++) {
+    for (uint32_t i = 0; i < all->count && !stop_asked(); i++) {
         Link *l = &all->links[i];
         if (l->call.error == OK) look_at(all, l);
         else say_silent(all, l);

@@ -156,7 +156,10 @@ static void check_web(Doctor *d, const char *store, const char *object)
     while (end && store[end - 1] == '/') end--;
     (void)snprintf(url, sizeof url, "%.*s/%s", (int)(end < 1200 ? end : 1200), store,
                    object ? object : "");
-    Error error = ask_web(url, &call, &why);
+    Store *known = NULL; /* asks nobody: a password in the address, say, is refused */
+    Error error = store_open(store, &known, &why);
+    store_close(known);
+    if (error == OK) error = ask_web(url, &call, &why);
     if (error != OK)
         doctor_say(d, DOCTOR_PROBLEM, "address", "Check the address and the network.", "%s",
                    why.text);

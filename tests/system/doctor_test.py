@@ -413,6 +413,11 @@ class StoreTest(DoctorTest):
             self.assertIn("NoSuchBucket", found.one("list", "Store")["found"])
             self.assertEqual(found.code, 1)
 
+    def test_passwords_in_addresses_are_not_repeated(self):
+        found = self.look("https://user:hidden-of-this-test@store.invalid/m")
+        self.assertEqual(found.one("address")["state"], "problem")
+        self.assertNotIn("hidden-of-this-test", json.dumps(found.whole))
+
     def rights(self, *allowed, date=0):
         """A store that allows some of GET (of objects), LIST, PUT, DELETE."""
         objects = {}
@@ -456,8 +461,13 @@ class StoreTest(DoctorTest):
         with socket.create_server(("127.0.0.1", 0)) as hanging:
             found = self.look("s3://bucket", COBORD_S3_ENDPOINT=f"http://127.0.0.1:{hanging.getsockname()[1]}",
                               AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="secret-of-this-test")
-        self.assertEqual(found.one("address")["state"], "problem")
-        self.assertLess(found.seconds, SECONDS_MAX)
+            self.assertEqual(found.one("address")["state"], "problem")
+            self.assertLess(found.seconds, SECONDS_MAX)
+            env = environment(COBORD_S3_ENDPOINT=f"http://127.0.0.1:{hanging.getsockname()[1]}")
+            asked = subprocess.Popen([COBORD, "doctor", "--store", "s3://bucket"], env=env, stdout=subprocess.DEVNULL)
+            time.sleep(1)
+            asked.send_signal(signal.SIGINT)
+            self.assertEqual(asked.wait(SECONDS_MAX), 130)
         found = self.look("s3://bucket", AWS_ACCESS_KEY_ID="id")
         self.assertIn("AWS_SECRET_ACCESS_KEY is not", found.one("address")["found"])
 
