@@ -26,10 +26,16 @@ function isLocked(request, key) {
     return Boolean(key) && !isKey(key, given ?? '');
 }
 
+const isHealthPath = request => targetOf(request).split('?', 1)[0] === '/health';
+
 function isHealth(request) {
-    const reading = request.method === 'GET' || request.method === 'HEAD';
-    return reading && targetOf(request).split('?', 1)[0] === '/health';
+    return (request.method === 'GET' || request.method === 'HEAD') && isHealthPath(request);
 }
+
+/* As the module says it: that path wants no key, whatever the method. */
+const notHealth = method => JSON.stringify({ error: {
+    message: `/health takes GET, HEAD, not ${method}`, type: 'node_error', param: null, code: 'usage',
+    retryable: false } });
 
 /* As the module's own answers (serve_cors.c); nodes have no CORS_ORIGINS. */
 function forPages(request, env) {
@@ -59,6 +65,7 @@ export const nodeFront = {
     async fetch(request, env, context) {
         if (isHealth(request) || !isLocked(request, env.CLUSTER_KEY)) return front.fetch(request, env, context);
         if (request.body) await readAway(request.body).catch(() => {});
+        if (isHealthPath(request)) return json(notHealth(request.method), { Allow: 'GET, HEAD' }, 405);
         return json(LOCKED, { 'WWW-Authenticate': 'Bearer' }, 401);
     },
 };

@@ -26,10 +26,16 @@ MEASURED_METRICS = {
     "cobord_node_memory_bytes", "cobord_node_memory_peak_bytes", "cobord_node_memory_need_bytes",
     "cobord_node_compute_seconds_total", "cobord_node_connections", "cobord_node_queue", "cobord_node_running",
     "cobord_node_weight_pinned_bytes",
+    "cobord_node_unauthorized_total", "cobord_node_refused_total",  # a Worker's front refuses before its object counts
     "cobord_node_weight_tiles_total", "cobord_node_dropped_bytes_total",  # tiles follow from the budget
 }
-# Lines that only a host with an object store of its own has.
-OWN_METRICS = {"cobord_node_store_reads_total", "cobord_node_store_bytes_total"}
+# Lines that only a host with an object store of its own has; of a process, which a Worker is not.
+OWN_METRICS = {
+    "cobord_node_store_reads_total", "cobord_node_store_bytes_total", "cobord_build_info", "cobord_log_dropped_total",
+    "cobord_memory_budget_bytes", "cobord_memory_peak_bytes", "process_cpu_seconds_total", "process_max_fds",
+    "process_open_fds", "process_resident_memory_bytes", "process_start_time_seconds", "cobord_node_request_seconds",
+    "cobord_node_request_seconds_bucket", "cobord_node_request_seconds_count", "cobord_node_request_seconds_sum",
+}
 # Names and times in what a coordinator says.
 MEASURED_TEXT = [
     (re.compile(rb'\b((?:chatcmpl|cmpl|resp|msg|call|fc|embd)[-_])[0-9a-f]{16,}'), rb"\1ID"),
@@ -206,7 +212,7 @@ def metrics_of(text):
     """{line without its value: value}; comments are lines of their own."""
     out = {}
     for line in text.decode().splitlines():
-        if (line.split()[2] if line.startswith("#") else line.split()[0]) in OWN_METRICS:
+        if (line.split()[2] if line.startswith("#") else line.split()[0].split("{")[0]) in OWN_METRICS:
             continue
         name, _, value = line.rpartition(" ")
         out[line if line.startswith("#") else name] = None if line.startswith("#") else value
