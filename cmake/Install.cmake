@@ -53,6 +53,7 @@ install(DIRECTORY ${deploy}/systemd/examples/ DESTINATION ${doc}/examples/system
 
 # For `cobord deploy`, when `make wasm` has made the module.
 file(GLOB scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/workers/*.mjs)
+list(FILTER scripts EXCLUDE REGEX "/logits\\.mjs$") # a command for those who work on the modules
 set(modules ${CMAKE_SOURCE_DIR}/build-wasm)
 install(CODE "
     if(EXISTS \"${modules}/cobord.wasm\" AND EXISTS \"${modules}/cobord-relaxed.wasm\")
