@@ -68,11 +68,24 @@ class Files(unittest.TestCase):
         self.assertEqual([len(file["stations"]), len(file["shards"])], [2, 8])
         for node in nodes:
             service = services()[node["id"]]
-            self.assertEqual(node["address"].split(":")[0], node["id"])
+            # The coordinator is in two networks and listens in both.
+            host = "0.0.0.0" if node is file["coordinator"] else node["id"]
+            self.assertEqual(node["address"].split(":")[0], host)
             self.assertIn(f"--id={node['id']}", service["command"])
             self.assertIn(f"--id={node['id']}", service["healthcheck"]["test"])
             self.assertEqual(int(service["mem_limit"][:-1]) << 20, file["memory"] + (32 << 20))
             self.assertTrue(service["read_only"] and service["cap_drop"] == ["ALL"])
+
+    def test_who_reaches_what(self):
+        """Nodes reach each other; who fetches the model, and who is published, more than that."""
+        compose = load()
+        closed = {name for name, how in compose["networks"].items() if how and how.get("internal")}
+        self.assertEqual(closed, {"nodes"})
+        for name, service in compose["services"].items():
+            with self.subTest(name):
+                fetches = any("cobord pull" in word for word in service["command"])
+                self.assertEqual(bool(set(service["networks"]) - closed), fetches or "ports" in service)
+                self.assertEqual("nodes" in service["networks"], not fetches)
 
     def test_the_model_is_that_of_its_name(self):
         model = json.loads((FOLDER / "cluster.json").read_text())["model"]
