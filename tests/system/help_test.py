@@ -28,8 +28,8 @@ def run(*arguments, env=None, **more):
                           stdin=subprocess.DEVNULL, **more)
 
 
-def shell(program, text, **more):
-    return subprocess.run([*program, text], env=environment(), capture_output=True, text=True, timeout=60,
+def shell(program, text, env=None, **more):
+    return subprocess.run([*program, text], env=env or environment(), capture_output=True, text=True, timeout=60,
                           stdin=subprocess.DEVNULL, **more)
 
 
@@ -253,7 +253,9 @@ class CompletionTest(unittest.TestCase):
     @unittest.skipUnless(shutil.which("fish"), "no fish here: Debian's package fish")
     def test_fish(self):
         lines = "; ".join(f"complete -C '{typed}' | string split -f 1 \\t; echo ---" for typed, _ in CASES)
-        p = shell(["fish", "--no-config", "-c"], f"cobord completion fish | source; {lines}", cwd=self.folder.name)
+        home = self.enterContext(tempfile.TemporaryDirectory())  # where it makes folders
+        p = shell(["fish", "--no-config", "-c"], f"cobord completion fish | source; {lines}", cwd=self.folder.name,
+                  env={**environment(), "XDG_CONFIG_HOME": home, "XDG_DATA_HOME": home})
         self.assertEqual(p.stderr, "")
         for (typed, wanted), offered in zip(CASES, p.stdout.split("---\n")):
             with self.subTest(typed):
