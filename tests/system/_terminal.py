@@ -18,7 +18,7 @@ import tempfile
 import time
 import unittest
 
-WAIT_SECONDS = 12
+WAIT_SECONDS = 30
 
 
 def environment(**more):

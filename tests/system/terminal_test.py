@@ -360,6 +360,18 @@ class TerminalTest(unittest.TestCase):
                 self.assertEqual(t.code(), 130)
                 self.assertRegex(t.screen(), r"\Acobord: cancelled: [^\[\]]+ go on\.\n+exit code 130\n+\Z")
 
+    def test_doctor(self):
+        """All areas, a colour for each state, and no trace of the line that said what was looked at."""
+        with self.terminal("doctor", MODEL, lines=100) as t:
+            self.assertIn(t.code(), (0, 1))
+            shown, painted = t.screen(), t.screen(colours=True)
+        for area in ("Processor", "Memory", "Disk", "Model", "Ports", "Clock"):
+            self.assertRegex(shown, rf"(?m)^{area}$")
+            self.assertIn(f"\x1b[1m{area}", painted)
+        self.assertIn("\x1b[32m  ok", painted)
+        self.assertRegex(shown, r"(?m)^(All is fine|\d+ problems?, \d+ warnings?)\.$")
+        self.assertNotIn("looking at", shown)
+
     def test_colours(self):
         red = "\x1b[1m\x1b[31mcobord:"
         words = ("verify", "/nonexistent.knot")
