@@ -59,7 +59,7 @@ export function settle(message) {
 
 function requestOf(conversation) {
     const messages = conversation.messages
-        .filter((m) => m.text && !(m.role === "assistant" && m.state === "failed" && !m.text))
+        .filter((m) => m.text)
         .map(({role, text}) => ({role, content: text}));
     if (conversation.settings.system) messages.unshift({role: "system", content: conversation.settings.system});
     return {

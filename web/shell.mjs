@@ -85,11 +85,13 @@ async function lookAtServer(quiet = true) {
     } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         if (error.kind === "gone") model = null; // it may come back with another
-        shows = error.kind === "gone" ? ["gone", "not reachable"] : ["unknown", "needs a key"];
+        shows = error.kind === "gone" ? ["gone", "not reachable"] : ["unknown", wordsFor(error)];
     }
     drawServer(...shows);
     timer = setTimeout(() => lookAtServer(), document.hidden || shows[0] !== "gone" ? POLL_MS : POLL_GONE_MS);
 }
+
+const wordsFor = (error) => (error.kind === "key" ? "needs a key" : "no answer");
 
 // The state, and words for it.
 function describe(ready) {

@@ -105,6 +105,19 @@ async function wantsKey(browser) {
     await seen.close();
 }
 
+// What somebody else says in the server's place is no wish for a key.
+async function isElsewhere(browser) {
+    const seen = await open(browser, base, {}, FAILED),
+        {page} = seen;
+    await page.route("**/v1/models", (route) => route.fulfill({status: 502, body: "<html>"}));
+    await page.reload();
+    await until(
+        async () => (await page.locator("#server-text").innerText()) === "no answer",
+        "the state without an answer",
+    );
+    await seen.close();
+}
+
 async function isDegraded(browser) {
     const seen = await open(browser, base),
         {page} = seen;
@@ -283,6 +296,7 @@ await run((browser) => ({
     ),
     "a key": () => wantsKey(browser),
     "keys of a server": () => realKeys(browser),
+    "no server behind it": () => isElsewhere(browser),
     degraded: () => isDegraded(browser),
     "an error in the midst": () => breaksWithError(browser),
     "a server that is killed, a page that is loaded again": () => goesOn(browser),
