@@ -25,10 +25,13 @@ static struct {
     LogFormat format;
     LogLevel level;
     const char *node;
-    MachineLine lines[LINES_MAX]; /* a ring; what nobody takes is written over */
-    uint32_t first, count;
-    uint64_t bytes_max; /* of the module's memory */
+    uint32_t first, count; /* of lines */
+    uint64_t bytes_max;    /* of the module's memory */
 } machine = {.level = LOG_INFO, .node = "coordinator-0"};
+
+/* A ring; what nobody takes is written over. Apart, for what has values at the start is part of the module's file, zeros
+ * and all. */
+static MachineLine lines[LINES_MAX];
 
 /* ---- Time and chance ---- */
 
@@ -84,7 +87,7 @@ void machine_log(const LogEntry *entry)
 {
     if (!machine_logs(entry->level)) return;
     if (machine.count == LINES_MAX) machine.first++, machine.count--;
-    MachineLine *to = &machine.lines[(machine.first + machine.count++) % LINES_MAX];
+    MachineLine *to = &lines[(machine.first + machine.count++) % LINES_MAX];
     size_t bytes = log_line_write(entry, machine.format, machine.day_ms, machine.node, to->text);
     to->text[bytes ? bytes - 1 : 0] = '\0'; /* in place of the line's end */
     to->level = entry->level;
@@ -94,7 +97,7 @@ const char *machine_take_line(LogLevel *level)
 {
     if (!machine.count) return NULL;
     machine.count--;
-    const MachineLine *line = &machine.lines[machine.first++ % LINES_MAX];
+    const MachineLine *line = &lines[machine.first++ % LINES_MAX];
     *level = line->level;
     return line->text;
 }
