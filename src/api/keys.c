@@ -7,37 +7,18 @@
 
 #include "base/hash.h"
 
-enum { ENTRY_BYTES_LEAST = 28, WORD_BYTES_MAX = 32, WHERE_BYTES = 128 };
+enum { ENTRY_BYTES_LEAST = 28, WORD_BYTES_MAX = 32 };
 
 typedef struct Reader {
     const char *text; /* as it is in the file */
     char *copy;       /* as the parser changes it, byte for byte at the same places */
     Keys *keys;
     uint32_t *secrets; /* places of digests, as keys->places of names */
-    char where[WHERE_BYTES];
+    Why where;
     Why *why;
 } Reader;
 
 /* ---- Where it is ---- */
-
-static size_t add_text(char *out, size_t room, size_t used, const char *text)
-{
-    size_t bytes = strlen(text);
-    if (bytes > room - used - 1) bytes = room - used - 1;
-    memcpy(out + used, text, bytes);
-    out[used + bytes] = '\0';
-    return used + bytes;
-}
-
-static size_t add_number(char *out, size_t room, size_t used, size_t number)
-{
-    char digits[24];
-    size_t at = sizeof digits - 1;
-    digits[at] = '\0';
-    do digits[--at] = (char)('0' + number % 10);
-    while (number /= 10);
-    return add_text(out, room, used, digits + at);
-}
 
 static size_t line_of(const char *text, size_t at)
 {
@@ -47,21 +28,13 @@ static size_t line_of(const char *text, size_t at)
 }
 
 /* "line 3, key 2 (alice)": what is known of it. `inside` is a string in the copy, or NULL. */
-static void set_where(Reader *r, const char *inside, uint32_t index, const char *name)
+static Error set_where(Reader *r, const char *inside, uint32_t index, const char *name)
 {
-    size_t used = 0;
-    if (inside) {
-        used = add_text(r->where, WHERE_BYTES, used, "line ");
-        used =
-            add_number(r->where, WHERE_BYTES, used, line_of(r->text, (size_t)(inside - r->copy)));
-        used = add_text(r->where, WHERE_BYTES, used, ", ");
-    }
-    used = add_text(r->where, WHERE_BYTES, used, "key ");
-    used = add_number(r->where, WHERE_BYTES, used, (size_t)index + 1);
-    if (!name) return;
-    used = add_text(r->where, WHERE_BYTES, used, " (");
-    used = add_text(r->where, WHERE_BYTES, used, name);
-    (void)add_text(r->where, WHERE_BYTES, used, ")");
+    Why line = {{0}};
+    if (inside)
+        TRY(error_why(&line, OK, "line %zu, ", line_of(r->text, (size_t)(inside - r->copy))));
+    return error_why(&r->where, OK, "%skey %u%s%s%s", line.text, index + 1, name ? " (" : "",
+                     name ? name : "", name ? ")" : "");
 }
 
 /* ---- Names ---- */
@@ -175,9 +148,9 @@ static Error read_fields(Reader *r, yyjson_val *object, yyjson_val *out[FIELDS_C
     yyjson_obj_foreach(object, i, count, name, value)
     {
         Field f = field_of(name);
-        if (f == FIELDS_COUNT) return refuse_field(r->where, name, FIELDS, r->why);
+        if (f == FIELDS_COUNT) return refuse_field(r->where.text, name, FIELDS, r->why);
         if (out[f])
-            return error_why(r->why, ERR_FORMAT, "%s: %s stands there twice", r->where,
+            return error_why(r->why, ERR_FORMAT, "%s: %s stands there twice", r->where.text,
                              field_names[f]);
         out[f] = value;
     }
@@ -191,7 +164,7 @@ static Error read_name(Reader *r, yyjson_val *value, KeysEntry *entry)
     if (!name || !keys_name_is_fine(name, bytes))
         return error_why(r->why, ERR_FORMAT,
                          "%s: name must be 1 to %d of A-Z a-z 0-9 . _ - and not begin with sk-",
-                         r->where, KEYS_NAME_BYTES - 1);
+                         r->where.text, KEYS_NAME_BYTES - 1);
     memcpy(entry->name, name, bytes);
     return OK;
 }
@@ -202,7 +175,7 @@ static Error read_limit(Reader *r, yyjson_val *const *values, Field f, uint32_t 
     if (!value || yyjson_is_null(value)) return OK;
     uint64_t limit = yyjson_is_uint(value) ? yyjson_get_uint(value) : 0;
     if (!limit || limit > KEYS_LIMIT_MAX)
-        return error_why(r->why, ERR_FORMAT, "%s: %s must be a whole number from 1 to %d", r->where,
+        return error_why(r->why, ERR_FORMAT, "%s: %s must be a whole number from 1 to %d", r->where.text,
                          field_names[f], KEYS_LIMIT_MAX);
     *out = (uint32_t)limit;
     return OK;
@@ -212,7 +185,7 @@ static Error read_admin(Reader *r, yyjson_val *value, bool *out)
 {
     if (!value || yyjson_is_null(value)) return OK;
     if (!yyjson_is_bool(value))
-        return error_why(r->why, ERR_FORMAT, "%s: admin must be true or false", r->where);
+        return error_why(r->why, ERR_FORMAT, "%s: admin must be true or false", r->where.text);
     *out = yyjson_get_bool(value);
     return OK;
 }
@@ -225,7 +198,7 @@ static Error read_plain(Reader *r, yyjson_val *value, uint8_t digest[DIGEST_BYTE
     for (size_t i = 0; fine && i < bytes; i++) fine = key[i] > ' ' && key[i] <= '~';
     if (!fine)
         return error_why(r->why, ERR_FORMAT, "%s: key must be %d to %d visible ASCII characters",
-                         r->where, KEYS_SECRET_BYTES_MIN, KEYS_SECRET_BYTES_MAX);
+                         r->where.text, KEYS_SECRET_BYTES_MIN, KEYS_SECRET_BYTES_MAX);
     digest_sha256(key, bytes, digest);
     return OK;
 }
@@ -234,11 +207,11 @@ static Error read_secret(Reader *r, yyjson_val *const *values, uint8_t digest[DI
 {
     yyjson_val *hash = values[SHA256];
     if (!hash == !values[KEY])
-        return error_why(r->why, ERR_FORMAT, "%s: it needs either key or sha256", r->where);
+        return error_why(r->why, ERR_FORMAT, "%s: it needs either key or sha256", r->where.text);
     if (!hash) return read_plain(r, values[KEY], digest);
     const char *hex = yyjson_get_str(hash);
     if (hex && digest_from_hex(hex, yyjson_get_len(hash), digest)) return OK;
-    return error_why(r->why, ERR_FORMAT, "%s: sha256 must be 64 hexadecimal digits", r->where);
+    return error_why(r->why, ERR_FORMAT, "%s: sha256 must be 64 hexadecimal digits", r->where.text);
 }
 
 /* ---- Entries ---- */
@@ -251,9 +224,9 @@ static Error add_places(Reader *r, uint32_t index)
     uint32_t *name = find_place(k, k->places, name_hash(entry->name), same_name, entry->name),
              *secret = find_place(k, r->secrets, digest_hash(digest), same_digest, digest);
     if (*name)
-        return error_why(r->why, ERR_DUPLICATE, "%s: key %u has the same name", r->where, *name);
+        return error_why(r->why, ERR_DUPLICATE, "%s: key %u has the same name", r->where.text, *name);
     if (*secret)
-        return error_why(r->why, ERR_DUPLICATE, "%s: it is the same key as key %u (%s)", r->where,
+        return error_why(r->why, ERR_DUPLICATE, "%s: it is the same key as key %u (%s)", r->where.text,
                          *secret, k->entries[*secret - 1].name);
     *name = *secret = index + 1;
     return OK;
@@ -278,10 +251,10 @@ static Error read_entry(Reader *r, yyjson_val *object, uint32_t index)
     KeysEntry *entry = &r->keys->entries[index];
     yyjson_val *values[FIELDS_COUNT] = {0};
     *entry = (KeysEntry){0};
-    set_where(r, NULL, index, NULL);
+    TRY(set_where(r, NULL, index, NULL));
     if (!yyjson_is_obj(object))
-        return error_why(r->why, ERR_FORMAT, "%s of the list must be an object", r->where);
-    set_where(r, first_string(object), index, name_of(object));
+        return error_why(r->why, ERR_FORMAT, "%s of the list must be an object", r->where.text);
+    TRY(set_where(r, first_string(object), index, name_of(object)));
     TRY(read_fields(r, object, values));
     TRY(read_name(r, values[NAME], entry));
     TRY(read_secret(r, values, r->keys->digests[index]));
@@ -334,8 +307,10 @@ size_t keys_bytes(size_t text_bytes)
 
 static Error take_memory(Reader *r, size_t text_bytes, size_t count, Arena *arena)
 {
-    if (count > KEYS_MAX || count > entries_max(text_bytes))
+    if (count > KEYS_MAX)
         return error_why(r->why, ERR_TOO_LARGE, "%zu keys, at most %d", count, KEYS_MAX);
+    if (count > entries_max(text_bytes)) /* too short for what each must have */
+        return error_why(r->why, ERR_FORMAT, "some of the %zu entries are no keys", count);
     Keys *k = r->keys;
     k->place_count = places_for(count);
     k->entries = arena_take_raw(arena, count * sizeof *k->entries);
@@ -380,16 +355,24 @@ static Error parse(Reader *r, size_t bytes, Arena *arena, yyjson_val **root)
                      line_of(r->text, fault.pos < bytes ? fault.pos : bytes), fault.msg);
 }
 
+static Error read_copy(Reader *r, size_t bytes, Arena *arena)
+{
+    yyjson_val *root, *list = NULL;
+    TRY(parse(r, bytes, arena, &root));
+    TRY(read_root(r, root, &list));
+    TRY(take_memory(r, bytes, yyjson_arr_size(list), arena));
+    return read_list(r, list);
+}
+
+/* The copy has the keys themselves, and its memory lives as long as the table. */
 Error keys_parse(const char *text, size_t bytes, Arena *arena, Keys *out, Why *why)
 {
     Reader r = {.text = text, .keys = out, .why = why};
-    yyjson_val *root, *list = NULL;
     *out = (Keys){0};
     if (!bytes) return error_why(why, ERR_FORMAT, "it is empty: {\"keys\": []} has no keys");
     if (bytes > KEYS_TEXT_BYTES_MAX)
         return error_why(why, ERR_TOO_LARGE, "%zu bytes, at most %d", bytes, KEYS_TEXT_BYTES_MAX);
-    TRY(parse(&r, bytes, arena, &root));
-    TRY(read_root(&r, root, &list));
-    TRY(take_memory(&r, bytes, yyjson_arr_size(list), arena));
-    return read_list(&r, list);
+    Error error = read_copy(&r, bytes, arena);
+    if (r.copy) memset(r.copy, 0, bytes);
+    return error;
 }

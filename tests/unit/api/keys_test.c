@@ -23,13 +23,22 @@ typedef struct Read {
 
 static Read read_bytes(const char *text, size_t bytes)
 {
-    Read r = {.memory = malloc(keys_bytes(bytes))};
+    Read r = {.memory = calloc(1, keys_bytes(bytes))};
     Arena arena = arena_make(r.memory, keys_bytes(bytes));
     r.error = keys_parse(text, bytes, &arena, &r.keys, &r.why);
     return r;
 }
 
 static Read read_text(const char *text) { return read_bytes(text, strlen(text)); }
+
+/* Whether the memory of the table has the text, which was a key. */
+static bool keeps(const Read *r, size_t text_bytes, const char *text)
+{
+    const char *at = r->memory;
+    for (size_t i = 0; i + strlen(text) <= keys_bytes(text_bytes); i++)
+        if (memcmp(at + i, text, strlen(text)) == 0) return true;
+    return false;
+}
 
 static void a_file(void **state)
 {
@@ -46,6 +55,8 @@ static void a_file(void **state)
     Read r = read_text(text);
     assert_int_equal(r.error, OK);
     assert_int_equal(r.keys.count, 2);
+    assert_true(keeps(&r, strlen(text), "alice"));
+    assert_false(keeps(&r, strlen(text), "sk-12345678"));
     assert_int_equal(keys_find(&r.keys, "sk-12345678", 11), 0);
     assert_int_equal(keys_find(&r.keys, "secret-of-bob", 13), 1);
     assert_int_equal(keys_find(&r.keys, "secret-of-bo", 12), KEYS_NONE);
@@ -83,6 +94,7 @@ static const struct {
     {"{\"keys\":[" A "}", "line 1: no JSON: "},
     {"{\"keys\":[" A "}]} SECRETSECRET", "line 1: no JSON: "},
     {"{\"keys\":[1]}", "key 1 of the list must be an object"},
+    {"{\"keys\":[1,2,3]}", "some of the 3 entries are no keys"},
     {"{\"keys\":[{}]}", "key 1: name must be"},
     {"{\"keys\":[\n{" K "}]}", "line 2, key 1: name must be"},
     {"{\"keys\":[{\"name\":\"\"," K "}]}", "name must be"},
@@ -120,6 +132,7 @@ static void malformed_files(void **state)
         if (!strstr(r.why.text, malformed[i].says))
             fail_msg("%s: %s, not: %s", malformed[i].text, r.why.text, malformed[i].says);
         assert_null(strstr(r.why.text, "SECRET"));
+        assert_false(keeps(&r, strlen(malformed[i].text), "SECRET"));
         free(r.memory);
     }
 }
