@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/access_options.h"
 
-#include <stdio.h>
-
 #include "cli/complain.h"
 #include "host/hangup.h"
+#include "host/log.h"
 
 int access_options_read(const Options *o, Access *out)
 {
@@ -16,6 +15,6 @@ int access_options_read(const Options *o, Access *out)
     error = access_check(&(Access){.keys_file = out->keys_file}, &warning, &why);
     if (error != OK)
         return complain(error, &why, NULL, "Correct that file; `cobord keys new NAME` adds a key");
-    if (warning.text[0]) fprintf(stderr, "cobord: %s\n", warning.text);
+    if (warning.text[0]) log_say(LOG_INFO, "%s", warning.text);
     return 0;
 }

@@ -185,10 +185,10 @@ int cli_serve(int argc, char **argv)
     Why why = {{0}};
     int code;
     if (!options_read(&o, &serve_verb, argc, argv, &code)) return code;
+    log_options_open(&o, "serve");
     if ((code = tls_options_read(&o, &doors.tls)) != 0) return code;
     if ((code = access_options_read(&o, &doors.access)) != 0) return code;
     const char *where = options_text(&o, OPTION_LISTEN);
-    log_options_open(&o, "serve");
     memory_keep_heap_small();
     Error error = listen_open(where, &listen, &why);
     if (error != OK)

@@ -3,6 +3,7 @@
 
 #include "cli/complain.h"
 #include "host/http.h"
+#include "host/log.h"
 
 int tls_options_read(const Options *o, TlsOptions *out)
 {
@@ -19,6 +20,6 @@ int tls_options_read(const Options *o, TlsOptions *out)
 
 void tls_options_warn(const char *place, bool tls)
 {
-    fprintf(stderr, "cobord: anyone who reaches %s can use this server: it has no keys%s\n", place,
+    log_say(LOG_INFO, "anyone who reaches %s can use this server: it has no keys%s", place,
             tls ? "" : ", and no TLS without --tls-certificate");
 }

@@ -252,6 +252,7 @@ int cli_up(int argc, char **argv)
     Why why = {{0}};
     int code;
     if (!options_read(&o, &up_verb, argc, argv, &code)) return code;
+    log_options_open(&o, "up");
     if ((o.operand_count != 0) == (options_text(&o, OPTION_CLUSTER) != NULL))
         return complain_usage("up: give either MODEL or --cluster FILE. See: cobord help up");
     if (options_given(&o, OPTION_WORKERS) &&
@@ -260,7 +261,6 @@ int cli_up(int argc, char **argv)
     if ((code = refuse_beside_cluster(&o)) != 0) return code;
     if ((code = tls_options_read(&o, &tls)) != 0) return code;
     if ((code = access_options_read(&o, &access)) != 0) return code;
-    log_options_open(&o, "up");
     (void)snprintf(up.drain_seconds, sizeof up.drain_seconds, "%llu",
                    (unsigned long long)options_count(&o, OPTION_DRAIN_SECONDS));
     stop_install();

@@ -5,14 +5,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "api/request.h"
-#include "host/hangup.h"
 #include "host/clock.h"
+#include "host/hangup.h"
 #include "host/http.h"
 #include "host/log.h"
 #include "host/web_files.h"
@@ -104,7 +103,7 @@ static Error load_keys(ApiServer *a, Why *why)
 {
     Why warning;
     TRY(access_load(&a->options.access, a->serve, &warning, why));
-    if (warning.text[0]) fprintf(stderr, "cobord: %s\n", warning.text);
+    if (warning.text[0]) log_say(LOG_INFO, "%s", warning.text);
     return OK;
 }
 
@@ -114,8 +113,8 @@ static void notice_hangup(ApiServer *a)
     Why why = {{0}};
     if (!a->options.access.keys_file || !hangup_take()) return;
     if (load_keys(a, &why) == OK)
-        fprintf(stderr, "cobord: %u API keys were read again\n", serve_count_keys(a->serve));
-    else fprintf(stderr, "cobord: the API keys stay as they were: %s\n", why.text);
+        log_say(LOG_INFO, "%u API keys were read again", serve_count_keys(a->serve));
+    else log_say(LOG_ERROR, "the API keys stay as they were: %s", why.text);
 }
 
 /* ---- The engine's thread ---- */

@@ -111,6 +111,23 @@ class Requests(unittest.TestCase):
             self.assertEqual((nobodys["status"], nobodys["error"]), (401, "invalid_api_key"))
             self.assertNotIn("sk-", s.errors())
 
+    def test_what_is_said_of_keys(self):
+        with tempfile.NamedTemporaryFile("w") as f:
+            os.chmod(f.name, 0o644)
+            json.dump({"keys": []}, f)
+            f.flush()
+            s = Server("--log-format", "json", "--api-keys", f.name)
+            self.addCleanup(s.stop)
+            s.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "0 API keys were read again" in s.errors(), 10)
+            f.write("no json")
+            f.flush()
+            s.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "the API keys stay as they were" in s.errors(), 10)
+            said = [(e["level"], e["message"]) for e in lines_of(s.errors())]  # each is an object
+            self.assertIn(("info", f"others may read {f.name}: chmod 600 keeps its keys secret"), said)
+            self.assertEqual([level for level, text in said if "stay as they were" in text], ["error"])
+
     def test_bad_settings(self):
         for name, value in (("--log-format", "xml"), ("--log-level", "loud"), ("--drain-seconds", "-1")):
             p = subprocess.run([COBORD, "serve", MODEL, name, value], capture_output=True, text=True, env=environment())
