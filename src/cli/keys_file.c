@@ -12,6 +12,7 @@
 
 #include "api/json_writer.h"
 #include "host/access.h"
+#include "host/whole.h"
 
 enum { ENTRY_BYTES_MAX = 320 };
 
@@ -131,12 +132,8 @@ static Error fill(int fd, const KeysFile *f, const JsonWriter *w, const char *pa
     struct stat about;
     if (f->exists && stat(f->path, &about) == 0 && fchown(fd, about.st_uid, about.st_gid) != 0)
         errno = 0;
-    for (size_t done = 0; done < w->used;) {
-        ssize_t n = write(fd, w->bytes + done, w->used - done);
-        if (n < 0 && errno != EINTR) return places_system_error(errno, path, why);
-        if (n > 0) done += (size_t)n;
-    }
-    if (fchmod(fd, 0600) != 0 || fsync(fd) != 0) return places_system_error(errno, path, why);
+    if (!whole_write(fd, 0, w->bytes, w->used) || fchmod(fd, 0600) != 0 || fsync(fd) != 0)
+        return places_system_error(errno, path, why);
     return OK;
 }
 

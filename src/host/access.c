@@ -12,18 +12,16 @@
 #include "api/keys.h"
 #include "host/key.h"
 #include "host/places.h"
+#include "host/whole.h"
 
 /* ---- The file ---- */
 
 static Error read_all(int fd, const char *path, char *text, size_t room, size_t *bytes, Why *why)
 {
-    for (*bytes = 0; *bytes < room;) {
-        ssize_t n = read(fd, text + *bytes, room - *bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return error_why(why, ERR_IO, "%s: %s", path, strerror(errno));
-        if (n == 0) return OK;
-        *bytes += (size_t)n;
-    }
+    ssize_t n = whole_rest(fd, text, room);
+    if (n < 0) return error_why(why, ERR_IO, "%s: %s", path, strerror(errno));
+    *bytes = (size_t)n;
+    if (*bytes < room) return OK;
     return error_why(why, ERR_TOO_LARGE, "%s: more than %d bytes", path, KEYS_TEXT_BYTES_MAX);
 }
 
