@@ -11,6 +11,7 @@
 #include "cli/complain.h"
 #include "cli/options_help.h"
 #include "cli/verbs.h"
+#include "host/locate.h"
 #include "host/places.h"
 #include "host/zoo.h"
 
@@ -342,6 +343,7 @@ static void fish_script(void)
 
 /* ---- Models: those of the zoo, and those that are here under another name. */
 
+/* Only what can be a name: bash carries out what stands in a word that it is offered, $(..) in that of a file, say. */
 static int print_models(void)
 {
     char directory[PLACES_PATH_BYTES], name[PLACES_NAME_BYTES];
@@ -351,7 +353,7 @@ static int print_models(void)
     if (error != OK) return complain(error, &why, NULL, NULL);
     DIR *d = opendir(directory);
     for (struct dirent *e; d && (e = readdir(d)) != NULL;)
-        if (places_model_name(e->d_name, name) && !zoo_find(name)) puts(name);
+        if (places_model_name(e->d_name, name) && locate_is_name(name) && !zoo_find(name)) puts(name);
     if (d) (void)closedir(d);
     return 0;
 }

@@ -44,7 +44,7 @@ const char *locate_file_path(const char *model)
 /* What may stand in a file name of the cache; never a leading dot. */
 static bool locate_name_char(char c) { return isalnum((unsigned char)c) || strchr("-._", c); }
 
-static bool locate_is_name(const char *text)
+bool locate_is_name(const char *text)
 {
     size_t n = 0;
     while (text[n] && locate_name_char(text[n])) n++;

@@ -34,6 +34,9 @@ typedef enum LocateKind { LOCATE_ZOO, LOCATE_URL, LOCATE_CACHED, LOCATE_PATH } L
 MUST_CHECK Error locate_kind(const char *model, LocateKind *kind, char *name, size_t name_bytes,
                              Why *why);
 
+/* Whether a model of the cache can be called so. */
+bool locate_is_name(const char *text);
+
 /* How many parts the file is split into that NAME-00001-of-0000N.gguf is one of, and which it is; 0
  * for a whole file, and for more than GGUF_FILES_MAX. */
 unsigned locate_parts(const char *path, unsigned *part);

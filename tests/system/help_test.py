@@ -184,6 +184,9 @@ class CompletionTest(unittest.TestCase):
             os.makedirs(os.path.join(cache, "new", "models", ".x.pull"))
             with open(os.path.join(cache, "new", "models", "mine.knot"), "w"):
                 pass
+            for trap in ("$(touch trapped).knot", "`touch trapped`.knot"):  # bash would carry it out
+                with open(os.path.join(cache, "new", "models", trap), "w"):
+                    pass
             self.assertEqual(run("completion", "models", env=env).stdout.split(), [*names, "mine"])
 
     def test_unknown_shell(self):
