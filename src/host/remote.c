@@ -274,7 +274,8 @@ static int wait_ms(const Remote *r, uint64_t now_ns)
 static HttpCall *wait_for_call(Remote *r, uint64_t now_ns)
 {
     uint64_t begin_ns = clock_now_ns();
-    r->work.ns = pipeline_is_busy(r->pipeline) ? r->work.ns + begin_ns - r->work.since_ns : 0;
+    bool works = r->work.since_ns && pipeline_is_busy(r->pipeline); /* since it has waited once */
+    r->work.ns = works ? r->work.ns + begin_ns - r->work.since_ns : 0;
     HttpCall *ended = http_client_wait(r->client, wait_ms(r, now_ns));
     r->work.since_ns = clock_now_ns();
     return ended;
