@@ -175,8 +175,8 @@ static Error read_limit(Reader *r, yyjson_val *const *values, Field f, uint32_t 
     if (!value || yyjson_is_null(value)) return OK;
     uint64_t limit = yyjson_is_uint(value) ? yyjson_get_uint(value) : 0;
     if (!limit || limit > KEYS_LIMIT_MAX)
-        return error_why(r->why, ERR_FORMAT, "%s: %s must be a whole number from 1 to %d", r->where.text,
-                         field_names[f], KEYS_LIMIT_MAX);
+        return error_why(r->why, ERR_FORMAT, "%s: %s must be a whole number from 1 to %d",
+                         r->where.text, field_names[f], KEYS_LIMIT_MAX);
     *out = (uint32_t)limit;
     return OK;
 }
@@ -224,10 +224,11 @@ static Error add_places(Reader *r, uint32_t index)
     uint32_t *name = find_place(k, k->places, name_hash(entry->name), same_name, entry->name),
              *secret = find_place(k, r->secrets, digest_hash(digest), same_digest, digest);
     if (*name)
-        return error_why(r->why, ERR_DUPLICATE, "%s: key %u has the same name", r->where.text, *name);
+        return error_why(r->why, ERR_DUPLICATE, "%s: key %u has the same name", r->where.text,
+                         *name);
     if (*secret)
-        return error_why(r->why, ERR_DUPLICATE, "%s: it is the same key as key %u (%s)", r->where.text,
-                         *secret, k->entries[*secret - 1].name);
+        return error_why(r->why, ERR_DUPLICATE, "%s: it is the same key as key %u (%s)",
+                         r->where.text, *secret, k->entries[*secret - 1].name);
     *name = *secret = index + 1;
     return OK;
 }
