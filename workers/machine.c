@@ -29,8 +29,8 @@ static struct {
     uint64_t bytes_max;    /* of the module's memory */
 } machine = {.level = LOG_INFO, .node = "coordinator-0"};
 
-/* A ring; what nobody takes is written over. Apart, for what has values at the start is part of the module's file, zeros
- * and all. */
+/* A ring; what nobody takes is written over. Apart from what has values at the start, which is part of the module's
+ * file, zeros and all. */
 static MachineLine lines[LINES_MAX];
 
 /* ---- Time and chance ---- */
