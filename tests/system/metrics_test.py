@@ -11,6 +11,8 @@ from _cluster import Cluster, wait_until
 from serve_test import CHAT, Server, greedy
 
 _packages.need("prometheus_client", "0.26.0")
+_packages.need("yaml", "6.0.3", package="PyYAML")
+import yaml  # noqa: E402
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -173,7 +175,13 @@ class Metrics(unittest.TestCase):
         def base(name):
             short = re.sub("_(bucket|sum|count)$", "", name)
             return short if short in known else name
-        alerts = {base(n) for n in NAME.findall((ROOT / "deploy/prometheus/alerts.yaml").read_text())}
+        alerts_text = (ROOT / "deploy/prometheus/alerts.yaml").read_text()
+        rules = [r for group in yaml.safe_load(alerts_text)["groups"] for r in group["rules"]]
+        self.assertEqual(len({r["alert"] for r in rules}), len(rules))
+        for r in rules:
+            self.assertIn(r["labels"]["severity"], ("warning", "critical"))
+            self.assertTrue(NAME.search(r["expr"]) and r["annotations"]["summary"], r)
+        alerts = {base(n) for n in NAME.findall(alerts_text)}
         self.assertGreater(len(alerts), 8)
         self.assertEqual(alerts - known, set())
         text = (ROOT / "docs/operations.md").read_text()
