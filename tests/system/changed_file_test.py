@@ -64,7 +64,7 @@ class ChangedFileTest(unittest.TestCase):
 
     def test_processes(self):
         """Nodes end by themselves, not by a signal, and those that take their places read what was put back."""
-        up = up_test.Up("--stations", "2", "--shards", "2", model=str(self.path))
+        up = up_test.Up("--listen", "127.0.0.1:0", "--stations", "2", "--shards", "2", model=str(self.path))
         self.addCleanup(up.close)
         try:
             text, old = up.ask(), up.nodes()

@@ -346,7 +346,8 @@ class UpTest(unittest.TestCase):
 
     def test_up(self):
         path = write_keys(os.path.join(FOLDER.name, "up.json"), {"alice": {"key": ALICE}})
-        up = Up("--stations", "2", "--shards", "1", "--context", "512", "--api-keys", path)
+        up = Up("--listen", "127.0.0.1:0", "--stations", "2", "--shards", "1", "--context", "512",
+                "--api-keys", path)
         try:
             self.assertEqual([self.ask(up, key) for key in (None, "sk-nobody", ALICE)], [401, 401, 200])
             self.assertEqual([self.ask(up, None, p) for p in ("/health", "/ready", "/cluster")], [200, 200, 401])

@@ -367,7 +367,7 @@ class TopologyTest(unittest.TestCase):
             server.stop()
 
     def up(self, *arguments):
-        up = Up("--context", "1024", *arguments)
+        up = Up("--listen", "127.0.0.1:0", "--context", "1024", *arguments)
         try:
             def call(path, body):
                 status, answer = up.json(path, body)
