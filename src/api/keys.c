@@ -13,7 +13,8 @@ typedef struct Reader {
     const char *text; /* as it is in the file */
     char *copy;       /* as the parser changes it, byte for byte at the same places */
     Keys *keys;
-    uint32_t *secrets; /* places of digests, as keys->places of names */
+    uint32_t *secrets;           /* places of digests, as keys->places of names */
+    size_t counted, line_breaks; /* so many bytes of the text were looked at for so many */
     Why where;
     Why *why;
 } Reader;
@@ -27,12 +28,21 @@ static size_t line_of(const char *text, size_t at)
     return line;
 }
 
+/* Goes on behind the string before, so that the file is looked at once, however many keys it has. */
+static size_t next_line_of(Reader *r, size_t at)
+{
+    if (at < r->counted) r->counted = r->line_breaks = 0;
+    r->line_breaks += line_of(r->text + r->counted, at - r->counted) - 1;
+    r->counted = at;
+    return r->line_breaks + 1;
+}
+
 /* "line 3, key 2 (alice)": what is known of it. `inside` is a string in the copy, or NULL. */
 static Error set_where(Reader *r, const char *inside, uint32_t index, const char *name)
 {
     Why line = {{0}};
     if (inside)
-        TRY(error_why(&line, OK, "line %zu, ", line_of(r->text, (size_t)(inside - r->copy))));
+        TRY(error_why(&line, OK, "line %zu, ", next_line_of(r, (size_t)(inside - r->copy))));
     return error_why(&r->where, OK, "%skey %u%s%s%s", line.text, index + 1, name ? " (" : "",
                      name ? name : "", name ? ")" : "");
 }
