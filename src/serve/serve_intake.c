@@ -449,11 +449,11 @@ static bool generate(Intake *in)
     if (!check_prompts(in) || !check_figures(in)) return false;
     Error error = sampler_check(&in->request.params, in->serve->options.vocabulary, &why);
     if (error != OK) return refusal_of_error(&in->refusal, error, &why);
-    if (!take_tokens(in)) return false;
-    ServeJob *job = make_job(in);
-    if (!job) return false;
-    if (!admit(in, job->answer_count)) {
-        serve_answer_free_job(in->serve, job);
+    uint32_t answers = in->request.n * in->prompt_count;
+    if (!admit(in, answers)) return false;
+    ServeJob *job = take_tokens(in) ? make_job(in) : NULL; /* who finds no place pays nothing */
+    if (!job) {
+        atomic_fetch_sub(&in->serve->admitted, answers);
         return false;
     }
     write_journal(in, job);

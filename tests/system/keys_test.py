@@ -6,6 +6,7 @@ of it."""
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -263,6 +264,32 @@ class ServeTest(unittest.TestCase):
             lines = [line + " HTTP/1.1", "Host: x", *(f"{k}: {v}" for k, v in headers.items())]
             s.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
             return s.recv(8192)
+
+
+class FullQueueTest(unittest.TestCase):
+    def test_who_finds_no_place_pays_nothing(self):
+        about = {"key": ALICE, "tokens_per_minute": 100000, "admin": True}
+        path = write_keys(os.path.join(FOLDER.name, "full.json"), {"alice": about})
+        server = KeyServer("--api-keys", path, "--slots", "1", "--queue", "1", "--context", "1024")
+
+        def charged():
+            figures = server.ask(ALICE, "/metrics")[2]
+            return int(re.search(r'^cobord_key_prompt_tokens_total\{key="alice"\} (\d+)$', figures, re.M)[1])
+
+        try:
+            streams = [open_stream(server, ALICE, 900) for _ in range(2)]
+            before = charged()
+            for _ in range(3):
+                status, headers, answer = server.chat(ALICE)
+                self.assertEqual((status, answer["error"]["code"]), (429, "queue_full"))
+                self.assertIn("x-ratelimit-remaining-tokens", headers)
+            self.assertEqual(charged(), before)
+            for s in streams:
+                s.close()
+            wait_until(lambda: server.chat(ALICE)[0] == 200)
+            self.assertGreater(charged(), before)
+        finally:
+            self.assertEqual(server.stop(), 0)
 
 
 class ReadAgainTest(unittest.TestCase):
