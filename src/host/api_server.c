@@ -86,13 +86,14 @@ static void notice_signal(ApiServer *a)
                 left, left == 1 ? " is" : "s are", a->options.drain_s);
 }
 
-/* Answers that take too long end here, each with the reason. */
+/* Answers that take too long end here, each with the reason; also those that were not yet in the queue the first time. */
 static void notice_late(ApiServer *a)
 {
-    if (!a->draining || a->given_up || clock_now_ns() < a->drain_end_ns) return;
-    a->given_up = true;
+    if (!a->draining || clock_now_ns() < a->drain_end_ns) return;
+    bool first = !a->given_up;
     uint32_t left = serve_give_up(a->serve);
-    if (left)
+    a->given_up = true;
+    if (left && first)
         log_say(LOG_ERROR, "%u answer%s not done after %u s: ended", left, left == 1 ? "" : "s",
                 a->options.drain_s);
 }

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-enum { WAIT_MS = 10 };
+enum { WAIT_MS = 10, AT_ONCE_BYTES = 4096 };
 
 static struct {
     LogFormat format;
@@ -42,7 +42,7 @@ uint64_t log_time_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* A pipe that poll calls writable takes 4096 bytes at once. */
+/* A pipe that poll calls writable takes AT_ONCE_BYTES at once. */
 static bool can_write(void)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -56,6 +56,19 @@ static void put(const LogEntry *e)
     char line[LOG_LINE_BYTES];
     size_t bytes = log_line_write(e, process.format, log_time_ms(), process.node, line);
     while (bytes && write(STDERR_FILENO, line, bytes) < 0 && errno == EINTR) continue;
+}
+
+/* Result  false: nobody takes it, or the rest of it. */
+static bool put_line(const char *line, size_t bytes)
+{
+    while (bytes && can_write()) {
+        ssize_t n = write(STDERR_FILENO, line, bytes < AT_ONCE_BYTES ? bytes : AT_ONCE_BYTES);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        line += n;
+        bytes -= (size_t)n;
+    }
+    return bytes == 0;
 }
 
 static void put_untold(void)
@@ -81,6 +94,17 @@ void log_entry(const LogEntry *e)
     }
     pthread_mutex_unlock(&process.lock);
     errno = before;
+}
+
+void log_pass(const char *line, size_t bytes)
+{
+    pthread_mutex_lock(&process.lock);
+    if (process.untold && can_write()) put_untold();
+    if (!put_line(line, bytes)) {
+        process.untold++;
+        process.dropped++;
+    }
+    pthread_mutex_unlock(&process.lock);
 }
 
 void log_say(LogLevel level, const char *format, ...)

@@ -6,6 +6,7 @@
 #define COBORD_HOST_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "api/log_line.h"
 
@@ -16,6 +17,8 @@ bool log_is_json(void);
 void log_entry(const LogEntry *e);
 /* A line for a person: "cobord: " and the text. */
 void log_say(LogLevel level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A line of another process, its end included, under the same terms. */
+void log_pass(const char *line, size_t bytes);
 /* The time of day, since 1970. */
 uint64_t log_time_ms(void);
 /* Lines that nobody could take. */

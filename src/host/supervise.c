@@ -144,10 +144,10 @@ static bool is_time_for_first(const Supervise *s, uint64_t began_ms)
     return true;
 }
 
-/* One that has not answered yet reads everything anew anyway. */
+/* One that has not answered yet would die of it, and may have read what is old now: it gets it later. */
 static void pass_hangup(Supervise *s)
 {
-    if (hangup_take() && s->processes[0].pid && s->processes[0].restart.well)
+    if (s->processes[0].pid && s->processes[0].restart.well && hangup_take())
         supervise_process_signal(&s->processes[0], SIGHUP);
 }
 

@@ -123,12 +123,12 @@ static void pass_json(SuperviseProcess *p)
     (void)snprintf(p->last, sizeof p->last, "%.*s", SUPERVISE_LAST_BYTES - 1, p->line);
     if (p->line[0] == '{' && p->line[bytes - 1] == '}') {
         p->line[bytes] = '\n';
-        write_all(STDERR_FILENO, p->line, bytes + 1);
+        log_pass(p->line, bytes + 1);
         return;
     }
     LogEntry entry = {.level = LOG_INFO, .event = "output", .message = strip_names(p, p->line)};
     bytes = log_line_write(&entry, LOG_JSON, log_time_ms(), p->node->id, text);
-    write_all(STDERR_FILENO, text, bytes);
+    log_pass(text, bytes);
 }
 
 /* One write for the whole line, so that lines of several processes do not mix. */
@@ -146,7 +146,7 @@ static void pass_line(SuperviseProcess *p)
     size_t bytes = p->line_bytes - (size_t)(line - p->line);
     memcpy(text + head, line, bytes);
     text[head + bytes] = '\n';
-    write_all(STDERR_FILENO, text, head + bytes + 1);
+    log_pass(text, head + bytes + 1);
     if (bytes) (void)snprintf(p->last, sizeof p->last, "%.*s", SUPERVISE_LAST_BYTES - 1, line);
     p->line_bytes = 0;
 }

@@ -15,6 +15,7 @@ import unittest
 
 from _cluster import Cluster, wait_until
 from serve_test import CHAT, COBORD, MODEL, Server, content, environment, greedy, read_until
+from up_test import Up
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -110,6 +111,12 @@ class Requests(unittest.TestCase):
             self.assertNotIn("key", nobodys)
             self.assertEqual((nobodys["status"], nobodys["error"]), (401, "invalid_api_key"))
             self.assertNotIn("sk-", s.errors())
+            s.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "1 API keys were read again" in s.errors(), 10)
+            os.truncate(f.name, 5)
+            s.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "stay as they were" in s.errors(), 10)
+            lines_of(s.errors())  # objects, these too
 
     def test_what_is_said_of_keys(self):
         with tempfile.NamedTemporaryFile("w") as f:
@@ -188,6 +195,30 @@ class Levels(unittest.TestCase):
             p.wait()
             p.stdout.close()
             p.stderr.close()
+
+
+class Supervisor(unittest.TestCase):
+    def test_a_log_that_nobody_reads(self):
+        """Who is dead comes back, and SIGTERM ends all."""
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        up = Up("--stations", "1", "--shards", "1", stderr=writer)
+        try:
+            text, old = up.ask(), up.nodes()
+            os.kill(old["station-0"], signal.SIGKILL)
+            wait_until(lambda: up.nodes().get("station-0", old["station-0"]) != old["station-0"], 20)
+            self.assertEqual(up.ask(), text)
+            up.process.send_signal(signal.SIGTERM)
+            self.assertEqual(up.process.wait(timeout=30), 0)
+        finally:
+            os.close(reader)
+            os.close(writer)
+            up.close()
 
 
 class ThroughTheCluster(unittest.TestCase):

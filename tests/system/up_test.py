@@ -57,13 +57,13 @@ def is_gone(pid):
 class Up:
     """A cluster until stop(): its address, its processes by id."""
 
-    def __init__(self, *arguments, model=MODEL, wait=True):
+    def __init__(self, *arguments, model=MODEL, wait=True, stderr=None):
         self.state = tempfile.TemporaryDirectory()
         self.err = open(os.path.join(self.state.name, "stderr"), "w+")
         self.process = subprocess.Popen(
             [COBORD, "up", *([model] if model else []), *arguments],
             stdout=subprocess.PIPE,
-            stderr=self.err,
+            stderr=self.err if stderr is None else stderr,
             text=True,
             env=environment(self.state.name),
         )
