@@ -61,7 +61,13 @@ static size_t cut(const Line *l, const char *text)
     return n;
 }
 
-/* Words stand in text as they are, anything else between quotes. */
+/* U+0080 to U+009F: two bytes that terminals obey as they do ESC and a letter. */
+static bool is_c1(const char *text, size_t bytes)
+{
+    return bytes > 1 && (uint8_t)text[0] == 0xc2 && (uint8_t)text[1] >= 0x80 &&
+           (uint8_t)text[1] < 0xa0;
+}
+
 static bool is_word(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -80,13 +86,29 @@ static void name(Line *l, const char *field)
     json_writer_raw(&l->w, "=");
 }
 
+/* Words stand in text as they are, anything else between quotes. */
+static void put_value(Line *l, const char *text)
+{
+    char tame[TEXT_BYTES_MAX];
+    size_t bytes = cut(l, text);
+    if (l->format == LOG_JSON) {
+        json_writer_string(&l->w, text, bytes);
+        return;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        bool c1 = is_c1(text + i, bytes - i);
+        tame[i] = c1 ? '?' : text[i];
+        if (c1) tame[++i] = '?';
+    }
+    if (is_word(tame, bytes)) json_writer_bytes(&l->w, tame, bytes);
+    else json_writer_string(&l->w, tame, bytes);
+}
+
 static void add_text(Line *l, const char *field, const char *text)
 {
     if (!text || !*text) return;
-    size_t bytes = cut(l, text);
     name(l, field);
-    if (l->format == LOG_TEXT && is_word(text, bytes)) json_writer_bytes(&l->w, text, bytes);
-    else json_writer_string(&l->w, text, bytes);
+    put_value(l, text);
 }
 
 static void add_count(Line *l, const char *field, uint64_t value)
@@ -157,8 +179,10 @@ static void write_json(Line *l, const LogEntry *e, uint64_t unix_ms, const char 
 static void add_plain(Line *l, const char *text)
 {
     for (size_t i = 0, bytes = cut(l, text); i < bytes; i++) {
-        bool control = (uint8_t)text[i] < ' ' || text[i] == 0x7f;
+        bool c1 = is_c1(text + i, bytes - i);
+        bool control = c1 || (uint8_t)text[i] < ' ' || text[i] == 0x7f;
         json_writer_bytes(&l->w, control ? "?" : text + i, 1);
+        i += c1;
     }
 }
 
@@ -173,11 +197,7 @@ static void write_text(Line *l, const LogEntry *e)
     if (!e->message) {
         json_writer_raw(&l->w, e->method ? e->method : e->event);
         json_writer_raw(&l->w, " ");
-        if (e->path) {
-            size_t bytes = cut(l, e->path);
-            if (is_word(e->path, bytes)) json_writer_bytes(&l->w, e->path, bytes);
-            else json_writer_string(&l->w, e->path, bytes);
-        }
+        if (e->path) put_value(l, e->path);
         json_writer_raw(&l->w, " ");
         json_writer_u64(&l->w, e->status);
     }

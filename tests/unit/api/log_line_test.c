@@ -84,6 +84,18 @@ static void escapes_what_would_be_obeyed(void **state)
     assert_non_null(strstr(write_line(&e, LOG_TEXT), "GET \"/\\u001b[2J\\n"));
     e = (LogEntry){.level = LOG_INFO, .event = "note", .message = "a\x1b[0m\nb"};
     assert_string_equal(write_line(&e, LOG_TEXT), "cobord: a?[0m?b\n");
+    /* C1 as well: U+009B is ESC [ in two bytes. What begins like it is none. */
+    e = (LogEntry){.level = LOG_INFO,
+                   .event = "note",
+                   .message = "a\xc2\x9b"
+                              "2J\xc2\xa0\xc3\x9b\xc2"};
+    assert_string_equal(write_line(&e, LOG_TEXT), "cobord: a?2J\xc2\xa0\xc3\x9b\xc2\n");
+    e = (LogEntry){.level = LOG_INFO,
+                   .event = "request",
+                   .method = "GET",
+                   .path = "/\xc2\x9b"
+                           "2J"};
+    assert_non_null(strstr(write_line(&e, LOG_TEXT), "GET /??2J 0"));
 }
 
 static void is_bounded(void **state)
