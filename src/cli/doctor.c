@@ -41,7 +41,7 @@ const OptionVerb doctor_verb = {
              "2    wrong usage\n",
 };
 
-enum { DOCTOR_TEXT_BYTES = 1024, DOCTOR_COLUMN = 25 };
+enum { DOCTOR_TEXT_BYTES = 1024, DOCTOR_ADVICE_BYTES = 5120, DOCTOR_COLUMN = 25 };
 
 static const char *const doctor_words[DOCTOR_STATES] = {"ok", "warning", "problem"};
 
@@ -115,15 +115,17 @@ static void doctor_show(Doctor *d, DoctorState state, const char *name, const ch
 void doctor_say(Doctor *d, DoctorState state, const char *name, const char *advice,
                 const char *format, ...)
 {
-    char text[DOCTOR_TEXT_BYTES];
+    char text[DOCTOR_TEXT_BYTES], told[DOCTOR_ADVICE_BYTES];
     va_list list;
     va_start(list, format);
     (void)vsnprintf(text, sizeof text, format, list);
     va_end(list);
     doctor_clean(text);
+    (void)snprintf(told, sizeof told, "%s", advice ? advice : "");
+    doctor_clean(told); /* names of files are in it */
     d->counts[state]++;
-    if (d->json) doctor_show_json(d, state, name, advice, text);
-    else doctor_show(d, state, name, advice, text);
+    if (d->json) doctor_show_json(d, state, name, advice ? told : NULL, text);
+    else doctor_show(d, state, name, advice ? told : NULL, text);
 }
 
 /* ---- The verb */
