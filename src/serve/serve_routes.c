@@ -96,13 +96,14 @@ static bool is_type(const char *type, const char *wanted)
     return strncasecmp(type, wanted, n) == 0 && (!type[n] || strchr("; \t", type[n]));
 }
 
-/* JSON; also what `curl -d` says without being asked, unless a browser says it: a page of
- * somebody else's may send forms anywhere, but not JSON. */
+/* JSON; also nothing, and what `curl -d` says without being asked, unless a browser says it: a page of
+ * somebody else's may send forms, and bytes of no type, anywhere, but not JSON. */
 static bool is_json(const HttpExchange *x)
 {
     const char *type = http_exchange_header(x, "Content-Type");
-    if (!type || is_type(type, "application/json")) return true;
-    return is_type(type, "application/x-www-form-urlencoded") && !http_exchange_header(x, "Origin");
+    if (type && is_type(type, "application/json")) return true;
+    bool unsaid = !type || is_type(type, "application/x-www-form-urlencoded");
+    return unsaid && !http_exchange_header(x, "Origin");
 }
 
 static void refuse_method(Serve *s, HttpExchange *x, bool post)

@@ -508,6 +508,10 @@ class ServeTest(unittest.TestCase):
             ),
             415,
         )
+        connection = self.server.connect()  # a page's bytes of no type: its browser asks nobody first
+        connection.request("POST", "/tokenize", b'{"text":"a"}', {"Origin": "http://elsewhere"})
+        self.assertEqual(connection.getresponse().status, 415)
+        connection.close()
         self.assert_error(
             self.server.call("POST", "/tokenize", '{"text":"a"}', {"Content-Encoding": "gzip"}), 415
         )
