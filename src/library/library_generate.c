@@ -44,6 +44,7 @@ static uint64_t random_seed(void)
 void cobord_settings_init(cobord_settings *settings, size_t size)
 {
     cobord_settings defaults = default_settings();
+    if (!settings) return;
     defaults.seed = random_seed();
     memset(settings, 0, size);
     memcpy(settings, &defaults, size < sizeof defaults ? size : sizeof defaults);

@@ -16,6 +16,7 @@ static cobord_options default_options(void)
 void cobord_options_init(cobord_options *options, size_t size)
 {
     cobord_options defaults = default_options();
+    if (!options) return;
     memset(options, 0, size);
     memcpy(options, &defaults, size < sizeof defaults ? size : sizeof defaults);
     if (size >= sizeof size) options->size = size;

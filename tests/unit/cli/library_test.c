@@ -244,6 +244,8 @@ static void refuses_what_is_wrong(void **state)
     assert_int_equal(cobord_chat(model, &nobody, 1, &s, NULL, NULL, NULL), COBORD_ERR_USAGE);
     assert_int_equal(cobord_chat(model, &silent, 1, &s, NULL, NULL, NULL), COBORD_ERR_USAGE);
     assert_int_equal(cobord_chat(model, NULL, 0, &s, NULL, NULL, NULL), COBORD_ERR_USAGE);
+    cobord_options_init(NULL, sizeof(cobord_options)); /* nothing, which cobord_open may say */
+    cobord_settings_init(NULL, sizeof(cobord_settings));
     s.temperature = -1;
     assert_int_equal(cobord_generate(model, &id, 1, &s, NULL, NULL, NULL), COBORD_ERR_RANGE);
     assert_non_null(strstr(cobord_last_error(), "temperature"));
