@@ -64,6 +64,19 @@ class CliTest(unittest.TestCase):
                 self.assertLessEqual(max(map(len, p.stdout.splitlines())), 80)
                 self.assertEqual(run(verb, "--help").stdout, p.stdout)
 
+    def test_backslashes(self):
+        """A backslash and n are two characters, unless --escapes makes a line break of them."""
+        def read(prompt, *more):
+            p = run("run", "smollm2-135m", prompt, "--raw", "--context", "64", "--max-tokens", "4", "--temperature", "0",
+                    *more)
+            self.assertEqual(p.returncode, 0, p.stderr)
+            return int(re.search(r"\[prompt (\d+) tokens", p.stderr)[1]), p.stdout
+
+        broken, whole = read("one\ntwo"), read("one\\ntwo")
+        self.assertGreater(whole[0], broken[0])
+        self.assertEqual(read("one\\ntwo", "--escapes"), broken)
+        self.assertEqual(read("one\\\\ntwo", "--escapes"), whole)
+
     def test_wrong_usage_of_every_verb(self):
         for verb in verbs():
             with self.subTest(verb):
