@@ -28,7 +28,7 @@ static size_t line_of(const char *text, size_t at)
     return line;
 }
 
-/* Goes on behind the string before, so that the file is looked at once, however many keys it has. */
+/* Goes on behind the string before: the file is looked at once, however many keys it has. */
 static size_t next_line_of(Reader *r, size_t at)
 {
     if (at < r->counted) r->counted = r->line_breaks = 0;

@@ -86,7 +86,7 @@ static void notice_signal(ApiServer *a)
                 left, left == 1 ? " is" : "s are", a->options.drain_s);
 }
 
-/* Answers that take too long end here, each with the reason; also those that were not yet in the queue the first time. */
+/* Answers that take too long end here, each with the reason; also who entered the queue a moment later. */
 static void notice_late(ApiServer *a)
 {
     if (!a->draining || clock_now_ns() < a->drain_end_ns) return;

@@ -11,8 +11,8 @@
  *
  * Invariants
  *   1. No process outlives this one, whatever ends it: the kernel kills them then (PR_SET_PDEATHSIG).
- *   2. No line is lost or cut that a process wrote before it died, up to SUPERVISE_LINE_BYTES a line: in its log, and on
- *      standard error as long as somebody reads there (host/log.h).
+ *   2. No line is lost or cut that a process wrote before it died, up to SUPERVISE_LINE_BYTES a line: in its log,
+ *      and on standard error as long as somebody reads there (host/log.h).
  *   3. Time that this process itself stood still counts against nobody.
  *
  * Thread  the one that called; it must be the process's first, since the kernel ties children to a thread. */

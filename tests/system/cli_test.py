@@ -67,8 +67,8 @@ class CliTest(unittest.TestCase):
     def test_backslashes(self):
         """A backslash and n are two characters, unless --escapes makes a line break of them."""
         def read(prompt, *more):
-            p = run("run", "smollm2-135m", prompt, "--raw", "--context", "64", "--max-tokens", "4", "--temperature", "0",
-                    *more)
+            p = run("run", "smollm2-135m", prompt, "--raw", "--context", "64", "--max-tokens", "4",
+                    "--temperature", "0", *more)
             self.assertEqual(p.returncode, 0, p.stderr)
             return int(re.search(r"\[prompt (\d+) tokens", p.stderr)[1]), p.stdout
 
