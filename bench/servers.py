@@ -83,7 +83,7 @@ class Process:
 
     def __init__(self, command, pass_fds=()):
         self.command = command
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")
         try:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                             process_group=0, env=environment(), pass_fds=pass_fds)

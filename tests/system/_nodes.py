@@ -108,7 +108,7 @@ class Node:
         self.cluster, self.id = cluster, node_id
         self.host, _, port = cluster.entry(node_id)["address"].rpartition(":")
         self.port = int(port)
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen(
             [COBORD, "node", "--cluster", str(cluster.path), "--id", node_id, *map(str, arguments)],
             text=True, stdout=subprocess.PIPE, stderr=self.log, env=environment(**(env or {})))

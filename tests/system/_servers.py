@@ -32,7 +32,7 @@ class RealServer:
         self.port = free_port()
         self.own_folder = None if folder else tempfile.mkdtemp(prefix="cobord-server-")
         self.folder = folder or self.own_folder
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")
         self.process = None
 
     def spawn(self):

@@ -42,7 +42,7 @@ class Node:
     """One `cobord node`, with its errors in a file."""
 
     def __init__(self, path, name):
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen(
             [COBORD, "node", "--cluster", path, "--id", name],
             stdout=subprocess.DEVNULL,

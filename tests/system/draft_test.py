@@ -135,7 +135,7 @@ class Run(unittest.TestCase):
         arguments = ["Write a C function that adds two numbers.", "--temperature", "0", "--max-tokens", "24"]
         code, plain, err = run(BIG, *arguments, "--drafts", "0", "--context", "512")
         self.assertEqual(code, 0, err)
-        with tempfile.TemporaryFile("w+") as err:
+        with tempfile.TemporaryFile("a+") as err:
             process = subprocess.Popen([COBORD, "run", BIG, *arguments, "--draft", SMALL, "--memory", "128M",
                                         "--context", "512"], stdout=subprocess.PIPE, stderr=err, text=True,
                                        stdin=subprocess.DEVNULL, env=environment())

@@ -85,7 +85,7 @@ class Guides(unittest.TestCase):
         program = bash_of(page).replace("8080", str(self.port))
         program = re.sub(r"\b10\.0\.0\.([123])\b", r"127.0.0.\1", program)
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("COBORD_", "AWS_", "XDG_"))}
-        with tempfile.TemporaryFile("w+") as said:
+        with tempfile.TemporaryFile("a+") as said:
             shell = subprocess.Popen(
                 ["bash", "-c", program], cwd=self.home, stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**keep, "HOME": self.home, "PATH": BUILD + ":" + os.environ["PATH"],

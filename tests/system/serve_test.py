@@ -49,7 +49,7 @@ class Server:
     """A server on a free port, until stop()."""
 
     def __init__(self, *arguments, model=MODEL):
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")  # appended to, wherever it is read
         self.process = subprocess.Popen(
             [COBORD, "serve", model, "--listen", "127.0.0.1:0", *arguments],
             text=True,

@@ -41,7 +41,7 @@ class Probe:
     def __init__(self, *arguments, environment=None):
         env = {k: v for k, v in os.environ.items() if not k.startswith(SECRET_NAMES)}
         env.update(environment or {})
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen([PROBE, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.log, env=env)
 

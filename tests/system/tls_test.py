@@ -49,7 +49,7 @@ class Server:
 
     def __init__(self, verb, certificate, key, *arguments, name="127.0.0.1", listen="127.0.0.1:0"):
         self.name, self.certificate = name, certificate
-        self.err = tempfile.TemporaryFile("w+")
+        self.err = tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen(
             [COBORD, verb, MODEL, "--listen", listen, "--tls-certificate", certificate, "--tls-key", key, *arguments],
             text=True,
