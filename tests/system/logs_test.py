@@ -207,7 +207,7 @@ class Supervisor(unittest.TestCase):
                 os.write(writer, b"x" * 4096)
         except BlockingIOError:
             os.set_blocking(writer, True)
-        up = Up("--stations", "1", "--shards", "1", stderr=writer)
+        up = Up("--listen", "127.0.0.1:0", "--stations", "1", "--shards", "1", stderr=writer)
         try:
             text, old = up.ask(), up.nodes()
             os.kill(old["station-0"], signal.SIGKILL)
