@@ -43,7 +43,7 @@ class Hub(http.server.ThreadingHTTPServer):
         self.slow_after = None    # from this byte of a body on, sends next to nothing
         self.fail_first = 0       # answers so many requests with 503
         self.redirect = None      # path -> address
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def address(self):
