@@ -201,13 +201,13 @@ class Supervisor(unittest.TestCase):
     def test_a_log_that_nobody_reads(self):
         """Who is dead comes back, and SIGTERM ends all."""
         reader, writer = os.pipe()
+        up = Up("--listen", "127.0.0.1:0", "--stations", "1", "--shards", "1", stderr=writer)
         os.set_blocking(writer, False)
         try:
             while True:
                 os.write(writer, b"x" * 4096)
         except BlockingIOError:
             os.set_blocking(writer, True)
-        up = Up("--listen", "127.0.0.1:0", "--stations", "1", "--shards", "1", stderr=writer)
         try:
             text, old = up.ask(), up.nodes()
             os.kill(old["station-0"], signal.SIGKILL)
