@@ -134,8 +134,8 @@ static Error read_error(yyjson_val *root, unsigned status, Why *why)
     const char *text = yyjson_get_str(yyjson_obj_get(yyjson_obj_get(root, "error"), "message"));
     Error error = error_of(status);
     if (text && error == ERR_KEY)
-        return error_why(why, error, "%.*s Set COBORD_API_KEY to a key of the server.", SAID_BYTES,
-                         text);
+        return error_why(why, error, "%.*s%s Set COBORD_API_KEY to a key of the server.",
+                         SAID_BYTES, text, text[0] && text[strlen(text) - 1] == '.' ? "" : ".");
     if (text) return error_why(why, error, "%.*s", SAID_BYTES, text);
     return error_why(why, error, "the server answers with status %u", status);
 }

@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "host/cgroup.h"
@@ -36,7 +37,14 @@ uint64_t memory_limit(void) { return cgroup_least("memory", memory_group_limit);
 
 uint64_t memory_available(void) { return memory_proc("/proc/meminfo", "MemAvailable:"); }
 
-uint64_t memory_total(void) { return memory_proc("/proc/meminfo", "MemTotal:"); }
+/* A service may have a /proc of processes alone; the kernel says it to those, too. */
+uint64_t memory_total(void)
+{
+    struct sysinfo system;
+    uint64_t bytes = memory_proc("/proc/meminfo", "MemTotal:");
+    if (bytes || sysinfo(&system) != 0) return bytes;
+    return (uint64_t)system.totalram * system.mem_unit;
+}
 
 uint64_t memory_swap_total(void) { return memory_proc("/proc/meminfo", "SwapTotal:"); }
 
@@ -45,9 +53,8 @@ uint64_t memory_swap_free(void) { return memory_proc("/proc/meminfo", "SwapFree:
 uint64_t memory_allowed(void)
 {
     uint64_t limit = memory_limit(), available = memory_available();
-    if (available == 0) return limit;
-    available += memory_resident();
-    return available < limit ? available : limit;
+    available = available ? available + memory_resident() : memory_total();
+    return available && available < limit ? available : limit;
 }
 
 uint64_t memory_peak(void) { return memory_proc("/proc/self/status", "VmHWM:"); }

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 /* What this process may take in all, its present share included: the control groups' limit, and
- * what the machine can give without swapping (MemAvailable), whichever is less. */
+ * what the machine can give without swapping (MemAvailable; where /proc hides that, all it has),
+ * whichever is less. */
 uint64_t memory_allowed(void);
 
 /* The control groups' limit alone; UINT64_MAX when there is none. */

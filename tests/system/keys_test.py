@@ -388,6 +388,8 @@ class UpTest(unittest.TestCase):
                 got = cobord("status", f"127.0.0.1:{up.port}", COBORD_API_KEY=key)
                 self.assertEqual(got.returncode, code, got.stderr)
             self.assertIn("COBORD_API_KEY", got.stderr)
+            got = cobord("run", MODEL, "Hi", "--url", f"127.0.0.1:{up.port}", COBORD_API_KEY="sk-alice")
+            self.assertIn("not known here. Set COBORD_API_KEY", got.stderr)
         finally:
             self.assertEqual(up.stop(), 0)
 

@@ -133,6 +133,10 @@ class Booted(unittest.TestCase):
         self.assertTrue(self.text())
         self.assertTrue((self.machine.root / "var/lib/private/cobord/journal.db").exists())
         self.assertNotIn("cannot be resumed", self.machine.journal())
+        # The service sees no /proc/meminfo; its budget is the machine's memory at most all the same.
+        budgets = [int(n) for n in re.findall(r'"budget_bytes": ?(\d+)', self.ask("/cluster")[1])]
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self.assertTrue(budgets and max(budgets) <= machine, budgets)
 
     def test_reload_keeps_what_runs(self):
         self.start("cobord")
