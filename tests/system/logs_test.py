@@ -81,8 +81,9 @@ class Requests(unittest.TestCase):
         self.assertNotIn("each-he-200", self.server.errors())  # at debug only
 
     def test_a_client_that_leaves(self):
-        with self.server.open_stream(dict(LONG, user="u")):
-            pass
+        with self.server.open_stream(dict(LONG, user="u")) as s:
+            for _ in range(3):  # the first event comes before the first token
+                read_until(s, b"data: ")
         wait_until(lambda: "client_left" in self.server.errors(), 10)
         e = next(e for e in lines_of(self.server.errors()) if e.get("error") == "client_left")
         self.assertGreater(e["completion_tokens"], 0)
