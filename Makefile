@@ -3,7 +3,7 @@
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .PHONY: all library prepare demo faults test test-short test-workers test-long asan gcc wasm arm64 fuzz bench \
-    bench-wasm clean install uninstall deb
+    bench-wasm clean install uninstall deb deb-arm64
 
 all: ; @scripts/build default $(JOBS) cobord
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "serve/chat_memory.h"
+
 /* Small enough for the slack of the plan. */
 static const uint64_t ROOM_FREE_BYTES = (uint64_t)1 << 20;
 
@@ -13,19 +15,9 @@ static const uint64_t ROOM_FREE_BYTES = (uint64_t)1 << 20;
 Error solo_open(Solo *s, const OpenModel *model, Engine *engine, Why *why)
 {
     *s = (Solo){.model = model, .engine = engine};
-    const Tokenizer *t = model->tokenizer;
-    size_t bytes = chat_bytes(t), probe_bytes = chat_probe_bytes(t);
-    void *probe_memory = malloc(probe_bytes);
-    s->chat_memory = malloc(bytes);
-    if (s->chat_memory && probe_memory) {
-        Arena arena = arena_make(s->chat_memory, bytes),
-              probe = arena_make(probe_memory, probe_bytes);
-        chat_make(t, &arena, &probe, &s->chat);
-    }
-    free(probe_memory);
-    if (s->chat.tokenizer) return OK;
-    solo_close(s);
-    return error_why(why, ERR_MEMORY, "no memory for the chat template");
+    Error error = chat_memory_make(model->tokenizer, &s->chat, &s->chat_memory, why);
+    if (error != OK) solo_close(s);
+    return error;
 }
 
 void solo_close(Solo *s)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/chat_memory.h"
 #include "serve/machine.h"
 #include "serve/serve_state.h"
 
@@ -182,20 +183,10 @@ uint32_t serve_give_up(Serve *s)
 
 /* ---- Opening and closing ---- */
 
-/* Chooses between the model's template and the built-in turns, and tells when a template is there but of no use. */
+/* Tells when a template is there but of no use. */
 static Error make_chat(Serve *s, Why *why)
 {
-    const Tokenizer *t = s->options.tokenizer;
-    size_t bytes = chat_bytes(t), probe_bytes = chat_probe_bytes(t);
-    void *probe_memory = malloc(probe_bytes);
-    s->chat_memory = malloc(bytes);
-    if (s->chat_memory && probe_memory) {
-        Arena arena = arena_make(s->chat_memory, bytes),
-              probe = arena_make(probe_memory, probe_bytes);
-        chat_make(t, &arena, &probe, &s->chat);
-    }
-    free(probe_memory);
-    if (!s->chat.tokenizer) return error_why(why, ERR_MEMORY, "no memory for the chat template");
+    TRY(chat_memory_make(s->options.tokenizer, &s->chat, &s->chat_memory, why));
     if (s->chat.fault.text[0])
         serve_say(&s->chat.fault, "the model's chat template is not used, %s",
                   s->chat.way == CHAT_NONE ? "so there is no chat" : "but a built-in one");
@@ -217,7 +208,8 @@ Error serve_open(const ServeOptions *options, Serve **out, Why *why)
     s->slot_forget = calloc(options->slots, sizeof *s->slot_forget);
     s->event = malloc(SERVE_EVENT_BYTES);
     Error error = OK;
-    if (!s->lock || !s->form_lock || !s->keys_lock || !s->slots || !s->slot_used || !s->slot_forget || !s->event)
+    if (!s->lock || !s->form_lock || !s->keys_lock || !s->slots || !s->slot_used ||
+        !s->slot_forget || !s->event)
         error = error_why(why, ERR_MEMORY, "no memory for the server");
     if (error == OK) error = make_chat(s, why);
     if (error == OK) *out = s;
