@@ -79,7 +79,7 @@ async function moves(browser) {
     const before = await rows(page), dot = page.locator(".journey .token.shown");
     await turn("ask");
     await until(async () => Number(await page.locator(".facts .large").innerText()) > 1, "tokens a second");
-    equal(await page.locator(".slot.taken").count(), 1);
+    await until(async () => (await page.locator(".slot.taken").count()) === 1, "its slot");
     await until(() => dot.count(), "the dot");
     const times = () => page.locator(".journey .stop:not(.start) .ms").allTextContents();
     await until(async () => (await times()).every((ms) => / ms$/.test(ms)), "each stop's milliseconds");

@@ -24,7 +24,9 @@ class PageClusterTest(unittest.TestCase):
     def act(self, word):
         verb, _, node = word.partition(" ")
         if verb == "ask":
-            body = dict(greedy("Tell me about the sea.", 900, logit_bias={"2": -100, "0": -100}), stream=True)
+            # Sampled at a high temperature: no draft guesses it, so it lasts for several looks of the page.
+            body = dict(greedy("Tell me about the sea.", 900, logit_bias={"2": -100, "0": -100}), stream=True,
+                        temperature=1.5, seed=1)
             threading.Thread(target=lambda: self.cluster.call("POST", CHAT, body), daemon=True).start()
         elif verb == "kill":
             self.cluster.kill(node)
