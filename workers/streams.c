@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "serve/machine.h"
 
-enum { ID_BYTES = 64, HEAD_BYTES = 24, PIECE_BYTES = 8, TOKENS_FIRST = 32, TOKENS_OF_ROW = 32 };
+enum { ID_BYTES = JOURNAL_NAME_BYTES, HEAD_BYTES = 24, PIECE_BYTES = 8, TOKENS_FIRST = 32, TOKENS_OF_ROW = 32 };
 #define KEY "stream/"
 
 typedef struct Stream {

@@ -17,7 +17,7 @@ enum {
     STREAMS_MAX = 256,
     STREAMS_BYTES_MAX = 4 << 20,
     STREAMS_ROW_BYTES_MAX = 1 << 20,
-    STREAMS_KEY_BYTES = 80
+    STREAMS_KEY_BYTES = 16 + JOURNAL_NAME_BYTES
 };
 
 typedef enum StreamsWishKind { STREAMS_NONE, STREAMS_PUT, STREAMS_DELETE } StreamsWishKind;

@@ -22,11 +22,12 @@ static const AnswerTable *table_of(AnswerDialect dialect)
     return tables[dialect];
 }
 
-void answer_make_id(AnswerHead *head, uint64_t number)
+void answer_make_id(AnswerHead *head, const uint64_t number[2])
 {
     JsonWriter w = json_writer_make(head->id, sizeof head->id - 1);
     json_writer_raw(&w, table_of(head->dialect)->prefix);
-    json_writer_hex64(&w, number);
+    json_writer_hex64(&w, number[0]);
+    json_writer_hex64(&w, number[1]);
     head->id[w.used] = '\0';
 }
 

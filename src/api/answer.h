@@ -103,8 +103,8 @@ typedef struct AnswerUsage {
     uint32_t hop_count;
 } AnswerUsage;
 
-/* The id of an answer, made of a number that no other has. */
-void answer_make_id(AnswerHead *head, uint64_t number);
+/* The id of an answer, made of 128 random bits: no other has them, and nobody guesses them. */
+void answer_make_id(AnswerHead *head, const uint64_t number[2]);
 
 /* ---- Streams ---- */
 
@@ -132,7 +132,7 @@ void answer_write_fault(AnswerHead *head, JsonWriter *w, const Refusal *refusal)
 
 /* ---- Where a stream can go on: the id of the event to come, and of the last that a client got (Last-Event-ID).
  *
- *   id: chatcmpl-0123456789abcdef:12,9      after 12 tokens of the first choice and 9 of the second
+ *   id: chatcmpl-0123456789abcdef0123456789abcdef:12,9      after 12 tokens of the first choice and 9 of the second
  */
 
 typedef struct AnswerPlace {

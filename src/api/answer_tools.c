@@ -8,10 +8,13 @@
 
 #include "api/answer_state.h"
 
+enum { CALL_DIGITS = 16 };
+
 static void write_id(const AnswerHead *head, JsonWriter *w, uint32_t choice, uint32_t call)
 {
-    const char *number = head->id + strlen(head->id);
-    while (number > head->id && number[-1] != '-' && number[-1] != '_') number--;
+    size_t bytes =
+        strlen(head->id); /* half of its digits suffice, and clients take 40 characters */
+    const char *number = head->id + (bytes < CALL_DIGITS ? 0 : bytes - CALL_DIGITS);
     json_writer_raw(w, "\"call_");
     json_writer_raw(w, number);
     json_writer_raw(w, "_");

@@ -24,6 +24,7 @@
     X(REFUSAL_KEY, 401, "invalid_request_error", "invalid_api_key", 0)                \
     X(REFUSAL_ADMIN, 403, "invalid_request_error", "insufficient_permissions", 0)     \
     X(REFUSAL_ORIGIN, 403, "invalid_request_error", "origin_not_allowed", 0)          \
+    X(REFUSAL_HOST, 403, "invalid_request_error", "host_not_allowed", 0)              \
     X(REFUSAL_PATH, 404, "invalid_request_error", "not_found", 0)                     \
     X(REFUSAL_STREAM, 404, "invalid_request_error", "stream_not_found", 0)            \
     X(REFUSAL_MODEL, 404, "invalid_request_error", "model_not_found", 0)              \

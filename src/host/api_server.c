@@ -255,6 +255,8 @@ static Error open_serve(ApiServer *a, Why *why)
     a->options.serve.page = &web_files;
     a->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (a->wake_fd < 0) return error_why(why, ERR_MEMORY, "no memory for the server");
+    if (a->options.listen.loopback && !a->options.certificate_file)
+        a->options.serve.name = a->options.listen.name;
     a->options.serve.cors = a->options.access.cors;
     TRY(serve_open(&a->options.serve, &a->serve, why));
     return a->options.access.keys_file ? load_keys(a, why) : OK;

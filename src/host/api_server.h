@@ -17,7 +17,7 @@ typedef struct ApiServerOptions {
     size_t bodies_bytes_max; /* of all requests that are read at once; 0: 64 MiB */
     Access access;           /* its file of keys is read again on SIGHUP */
     uint32_t drain_s;        /* answers that are under way at the signal may take so long */
-    ServeOptions serve;      /* but for `host`, `page` and `cors` */
+    ServeOptions serve;      /* but for `host`, `page`, `name` and `cors` */
 } ApiServerOptions;
 
 /* Accepts requests from here on. Owner  what the options point to must outlive it. */

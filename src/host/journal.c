@@ -16,7 +16,7 @@
 enum { BUSY_MS = 1000, SWEEP_S = 60, SCHEMA_VERSION = 1 };
 
 typedef struct Emitted {
-    char stream[64];
+    char stream[JOURNAL_NAME_BYTES];
     uint32_t answer, position, token;
 } Emitted;
 

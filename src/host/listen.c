@@ -47,6 +47,13 @@ bool listen_is_loopback(const struct sockaddr *a)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
+/* What is no address of either kind. */
+static bool is_name(const char *host)
+{
+    struct in6_addr address;
+    return inet_pton(AF_INET, host, &address) != 1 && inet_pton(AF_INET6, host, &address) != 1;
+}
+
 static void describe(Listen *out)
 {
     struct sockaddr_storage address;
@@ -90,6 +97,7 @@ Error listen_open(const char *where, Listen *out, Why *why)
     TRY(split(where, &place, why));
     int fault = getaddrinfo(place.host, place.port, &hints, &found);
     if (fault) return error_why(why, ERR_USAGE, "%s: %s", where, gai_strerror(fault));
+    if (is_name(place.host)) (void)snprintf(out->name, sizeof out->name, "%s", place.host);
     Error error = bind_to(found, where, out, why);
     freeaddrinfo(found);
     return error;

@@ -14,6 +14,7 @@ typedef struct Listen {
     int fd;
     int fault; /* why there is none: errno of the socket; 0: another reason */
     bool loopback;
+    char name[256];   /* of the host, when it was given by one; "": by its address */
     char address[80]; /* as bound: "127.0.0.1:8080", "[::1]:8080" */
 } Listen;
 

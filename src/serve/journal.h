@@ -19,7 +19,13 @@
 
 #include "base/error.h"
 
-enum { JOURNAL_KEEP_S = 3600, JOURNAL_STREAMS_MAX = 4096, JOURNAL_ANSWERS_MAX = 64 };
+enum {
+    JOURNAL_KEEP_S = 3600,
+    JOURNAL_STREAMS_MAX = 4096,
+    JOURNAL_ANSWERS_MAX = 64,
+    JOURNAL_NAME_BYTES =
+        128 /* of a stream: the answer's id; with keys '/' and the name of whose it is */
+};
 
 #define JOURNAL_END UINT32_MAX /* no token */
 

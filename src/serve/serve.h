@@ -76,8 +76,11 @@ typedef struct ServeOptions {
     const char *role;      /* "coordinator"; NULL: all of them, in one process */
     uint64_t memory_bytes; /* what the process may take; 0: not said */
     ServeEngine engine;
-    Journal *journal; /* NULL: streams cannot be resumed */
+    Journal *journal;      /* NULL: streams cannot be resumed */
     const ServePage *page; /* what a browser gets; NULL: nothing */
+    /* By what name it listens, "" without one, when nobody but this machine reaches it; requests by other names are
+     * refused then, unless there are keys (api/host_name.h). NULL: all names are its own. */
+    const char *name;
     const char *cors; /* origins whose pages may use it (api/cors.h, checked); NULL: only its own */
 } ServeOptions;
 

@@ -251,7 +251,7 @@ static void finish(Serve *s, ServeAnswer *a, AnswerFinish how)
     set_done(s, a, degraded);
     serve_metrics_answer(s, a);
     if (job->journaled)
-        journal_token(s->options.journal, job->head.id, a->index, a->generated, JOURNAL_END);
+        journal_token(s->options.journal, job->journal_name, a->index, a->generated, JOURNAL_END);
     if (job->stream) send_finish(s, a);
     if (job->done_count == job->answer_count) end_job(s, job);
 }
@@ -368,7 +368,7 @@ static bool take_token(Serve *s, ServeAnswer *a, uint32_t id, const CoordinatorS
     s->figures.generated_tokens++;
     if (a->generated > a->journaled) serve_keys_charge(s, a->job->key, 1);
     if (a->job->journaled && a->generated > a->journaled)
-        journal_token(s->options.journal, a->job->head.id, a->index, a->generated - 1, id);
+        journal_token(s->options.journal, a->job->journal_name, a->index, a->generated - 1, id);
     bool end = tokenizer_is_end(s->options.tokenizer, id);
     Error error = end ? detokenizer_end(&a->detokenizer, text, sizeof text, &bytes, &why)
                       : read_token(a, id, score, text, &bytes, &stopped, &why);

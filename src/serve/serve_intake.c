@@ -306,6 +306,18 @@ static void want_figures(Intake *in, ServeJob *job)
     if (q->hops) job->hops = calloc(SERVE_HOPS_MAX, sizeof *job->hops);
 }
 
+/* How the journal calls a stream: who began it belongs to the name, so that another key does not find it. */
+static void name_stream(const char *id, const ServeKey *key, char out[JOURNAL_NAME_BYTES])
+{
+    _Static_assert(ANSWER_ID_BYTES + KEYS_NAME_BYTES <= JOURNAL_NAME_BYTES, "both, and a stroke");
+    const char *owner = serve_keys_name(key);
+    size_t bytes = strlen(id), owner_bytes = strlen(owner);
+    memcpy(out, id, bytes + 1);
+    if (!owner_bytes) return;
+    out[bytes] = '/'; /* neither has one */
+    memcpy(out + bytes + 1, owner, owner_bytes + 1);
+}
+
 static ServeJob *make_job(Intake *in)
 {
     Request *q = &in->request;
@@ -335,7 +347,8 @@ static ServeJob *make_job(Intake *in)
                              .choices = answers};
     want_figures(in, job);
     if (in->journaled) memcpy(job->head.id, in->place.id, sizeof job->head.id);
-    else answer_make_id(&job->head, machine_random());
+    else answer_make_id(&job->head, (const uint64_t[2]){machine_random(), machine_random()});
+    name_stream(job->head.id, in->key, job->journal_name);
     Arena arena = arena_make(memory, bytes);
     bool fine = (job->hops || !q->hops || no_memory(in)) && keep_echo(in, job) &&
                 serve_form_prepare(in->serve, q, job, &in->refusal);
@@ -402,7 +415,7 @@ static void write_journal(const Intake *in, const ServeJob *job)
                              .seed = in->request.params.seed,
                              .body = (uint8_t *)(uintptr_t)body,
                              .body_bytes = bytes};
-    journal_begin(in->serve->options.journal, job->head.id, &request);
+    journal_begin(in->serve->options.journal, job->journal_name, &request);
 }
 
 static void enqueue(Serve *s, ServeJob *job)
@@ -619,13 +632,15 @@ static bool resume(Intake *in, const char *place)
     Journal *journal = in->serve->options.journal;
     JournalStream stream;
     Why why = {{0}};
-    if (!answer_read_place(place, &in->place))
+    if (!answer_read_place(place, &in->place) || strchr(in->place.id, '/'))
         return refusal_make(&in->refusal, REFUSAL_VALUE, "Last-Event-ID",
                             "Last-Event-ID is not the id of an event of a stream of this server");
     if (!journal)
         return refusal_make(&in->refusal, REFUSAL_STREAM, "Last-Event-ID",
                             "this server keeps no journal: send the request again");
-    Error error = journal_load(journal, in->place.id, &stream, &why);
+    char name[JOURNAL_NAME_BYTES];
+    name_stream(in->place.id, in->key, name);
+    Error error = journal_load(journal, name, &stream, &why);
     if (error == ERR_NOT_FOUND)
         return refusal_make(
             &in->refusal, REFUSAL_STREAM, "Last-Event-ID",

@@ -255,6 +255,8 @@ bool serve_keys_enter(Serve *s, HttpExchange *x, ServeKey **out, Refusal *refusa
     return fine;
 }
 
+const char *serve_keys_name(const ServeKey *key) { return key ? key->name : ""; }
+
 void serve_keys_leave(Serve *s, ServeKey *key)
 {
     if (!key) return;

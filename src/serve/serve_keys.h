@@ -22,6 +22,7 @@ bool serve_keys_check(Serve *s, HttpExchange *x, bool admin, Refusal *refusal);
 bool serve_keys_take_request(Serve *s, HttpExchange *x, Refusal *refusal);
 bool serve_keys_enter(Serve *s, HttpExchange *x, ServeKey **out, Refusal *refusal);
 void serve_keys_leave(Serve *s, ServeKey *key);
+const char *serve_keys_name(const ServeKey *key); /* "": there are no keys */
 
 /* Also writes the headers that say what is left. */
 bool serve_keys_take_tokens(Serve *s, HttpExchange *x, ServeKey *key, size_t count,

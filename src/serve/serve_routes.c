@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "api/host_name.h"
 #include "serve/machine.h"
 #include "serve/serve_cors.h"
 #include "serve/serve_state.h"
@@ -184,11 +185,24 @@ static bool is_public(const HttpExchange *x, const Path *path)
            path->route == PAGE || strcmp(http_exchange_method(x), "OPTIONS") == 0;
 }
 
+/* Whether it is a page whose name points here only now. With keys it would need one. */
+static bool is_rebound(Serve *s, HttpExchange *x, Refusal *refusal)
+{
+    const char *name = s->options.name, *header = http_exchange_header(x, "Host");
+    if (!name || serve_count_keys(s) || host_name_is_known(header, name, s->options.cors))
+        return false;
+    return !refusal_make(
+        refusal, REFUSAL_HOST, NULL,
+        "this server is for this machine, and not by that name: use its address or "
+        "localhost; --listen, --cors or --api-keys let others in");
+}
+
 static bool is_allowed(Serve *s, HttpExchange *x, const Path *path)
 {
     Refusal refusal;
     bool admin = path->route == METRICS || path->route == CLUSTER;
-    if (is_public(x, path) || serve_keys_check(s, x, admin, &refusal)) return true;
+    if (is_public(x, path)) return true;
+    if (!is_rebound(s, x, &refusal) && serve_keys_check(s, x, admin, &refusal)) return true;
     serve_refuse(s, x, &refusal);
     return false;
 }

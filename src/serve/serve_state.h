@@ -79,6 +79,7 @@ struct ServeJob {
     ServeKey *key; /* whose request it is; NULL: there are no keys */
     AnswerHead head;
     bool stream, journaled;
+    char journal_name[JOURNAL_NAME_BYTES];
     bool scores, says_prompt, pools; /* what is wanted beside, in front, or instead of text */
     uint32_t tops;
     AnswerHop *hops; /* [SERVE_HOPS_MAX] of the usage; NULL: not wanted */

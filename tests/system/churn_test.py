@@ -114,7 +114,7 @@ class Churn(unittest.TestCase):
 
     def test_connections_are_let_go(self):
         """Of clients that left, at any stage, also while an older one keeps its own and says nothing."""
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n"
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
         with self.connect():
             self.assertGreater(self.c.gauge("cobord_connections"), 0)
             for data in (b"", head[:20], head, head + b"{", None):

@@ -109,7 +109,8 @@ class ResumeTest(unittest.TestCase):
 
     def test_refusals(self):
         server = Server("--context", str(CONTEXT))
-        for place, status in (("x", 400), ("", 400), ("chatcmpl-0123456789abcdef:1", 404), ("y" * 1000, 400)):
+        for place, status in (("x", 400), ("", 400), ("chatcmpl-0123456789abcdef:1", 404), ("y" * 1000, 400),
+                              ("chatcmpl-0123456789abcdef/me:1", 400)):
             got, _, text = server.call("POST", CHAT, {"messages": user("x")}, {"Last-Event-ID": place})
             self.assertEqual(got, status, (place, text))
             self.assertEqual(json.loads(text)["error"]["param"], "Last-Event-ID")

@@ -129,7 +129,7 @@ class Server:
 def send(s, path, body):
     text = json.dumps(body).encode()
     s.sendall(
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(text)}\r\n\r\n".encode()
         + text
     )
@@ -518,12 +518,12 @@ class ServeTest(unittest.TestCase):
 
     def test_chunked_body(self):
         s = socket.create_connection(("127.0.0.1", self.server.port), timeout=30)
-        s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         for piece in (b'{"te', b'xt":', b'"a b"}'):
             s.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
         s.sendall(b"0\r\n\r\n")
         self.assertIn(b"200 OK", read_until(s, b"}"))
-        s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(9):
             s.sendall(b"100000\r\n" + b"x" * (1 << 20) + b"\r\n")
         s.sendall(b"0\r\n\r\n")

@@ -17,7 +17,7 @@ static AnswerHead make_head(AnswerDialect dialect)
 {
     AnswerHead head = {
         .dialect = dialect, .created_s = 1700000000, .model = "some-model", .choices = 1};
-    answer_make_id(&head, 1);
+    answer_make_id(&head, (const uint64_t[2]){1, 1});
     w = json_writer_make(bytes, sizeof bytes);
     return head;
 }

@@ -22,7 +22,7 @@ static AnswerHead make_head(void)
                        .choices = 1,
                        .echo = echo,
                        .echo_bytes = sizeof echo - 1};
-    answer_make_id(&head, 0x0123456789abcdefull);
+    answer_make_id(&head, (const uint64_t[2]){0x0123456789abcdefull, 0xfedcba9876543210});
     w = json_writer_make(bytes, sizeof bytes - 1);
     return head;
 }
@@ -64,7 +64,7 @@ static void whole_answer(void **state)
     (void)state;
     AnswerHead head = make_head();
     AnswerPiece text = piece("hello\n");
-    assert_string_equal(head.id, "resp_0123456789abcdef");
+    assert_string_equal(head.id, "resp_0123456789abcdeffedcba9876543210");
     answer_begin(&head, &w);
     answer_choice(&head, &w, 0, &text, ANSWER_STOP);
     answer_end(&head, &w,
@@ -76,7 +76,7 @@ static void whole_answer(void **state)
     assert_int_equal(number(doc, "/created_at"), 1700000000);
     assert_int_equal(number(doc, "/completed_at"), 1700000005);
     assert_string_equal(at(doc, "/instructions"), "be brief");
-    assert_string_equal(at(doc, "/output/0/id"), "msg_0123456789abcdef");
+    assert_string_equal(at(doc, "/output/0/id"), "msg_0123456789abcdeffedcba9876543210");
     assert_string_equal(at(doc, "/output/0/role"), "assistant");
     assert_string_equal(at(doc, "/output/0/status"), "completed");
     assert_string_equal(at(doc, "/output/0/content/0/type"), "output_text");
@@ -176,7 +176,7 @@ static void places(void **state)
     head.resumable = true;
     answer_write_role(&head, &w, 0);
     bytes[w.used] = '\0';
-    const char *id = strstr(bytes, "id: resp_0123456789abcdef:0\n");
+    const char *id = strstr(bytes, "id: resp_0123456789abcdeffedcba9876543210:0\n");
     assert_non_null(id);
     assert_null(strstr(id + 1, "\nid: "));
     assert_non_null(strstr(id, "content_part.added"));
@@ -185,7 +185,7 @@ static void places(void **state)
     head.places[0] = 5;
     answer_write_piece(&head, &w, 0, &text);
     bytes[w.used] = '\0';
-    assert_ptr_equal(strstr(bytes, "id: resp_0123456789abcdef:5\nevent: "), bytes);
+    assert_ptr_equal(strstr(bytes, "id: resp_0123456789abcdeffedcba9876543210:5\nevent: "), bytes);
 }
 
 static void fault(void **state)

@@ -18,7 +18,7 @@ static AnswerHead make_head(AnswerDialect dialect)
 {
     AnswerHead head = {
         .dialect = dialect, .model = "some-model", .choices = 1, .tokenizer = small->tokenizer};
-    answer_make_id(&head, 7);
+    answer_make_id(&head, (const uint64_t[2]){7, 1});
     w = json_writer_make(bytes, sizeof bytes - 1);
     return head;
 }

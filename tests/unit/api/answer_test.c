@@ -20,7 +20,7 @@ static AnswerHead make_head(bool chat, bool stream_usage)
                        .model = "some-model",
                        .stream_usage = stream_usage,
                        .choices = 1};
-    answer_make_id(&head, 0x0123456789abcdefull);
+    answer_make_id(&head, (const uint64_t[2]){0x0123456789abcdefull, 0xfedcba9876543210});
     w = json_writer_make(bytes, sizeof bytes - 1);
     return head;
 }
@@ -57,8 +57,8 @@ static const char *at(yyjson_doc *doc, const char *pointer)
 static void ids(void **state)
 {
     (void)state;
-    assert_string_equal(make_head(true, false).id, "chatcmpl-0123456789abcdef");
-    assert_string_equal(make_head(false, false).id, "cmpl-0123456789abcdef");
+    assert_string_equal(make_head(true, false).id, "chatcmpl-0123456789abcdeffedcba9876543210");
+    assert_string_equal(make_head(false, false).id, "cmpl-0123456789abcdeffedcba9876543210");
 }
 
 static void events_of_a_chat(void **state)
@@ -166,12 +166,14 @@ static void places(void **state)
                        .places = {12, 0, UINT32_MAX}};
     AnswerPlace place;
     AnswerPiece text = piece("x");
-    static const char id[] = "id: chatcmpl-fedcba9876543210:12,0,4294967295\ndata: {";
-    answer_make_id(&head, 0xfedcba9876543210);
+    static const char id[] =
+        "id: chatcmpl-fedcba98765432100000000000000001:12,0,4294967295\ndata: {";
+    answer_make_id(&head, (const uint64_t[2]){0xfedcba9876543210, 1});
     w = json_writer_make(bytes, sizeof bytes);
     answer_write_piece(&head, &w, 1, &text);
     assert_memory_equal(written(), id, strlen(id));
-    assert_true(answer_read_place("chatcmpl-fedcba9876543210:12,0,4294967295", &place));
+    assert_true(
+        answer_read_place("chatcmpl-fedcba98765432100000000000000001:12,0,4294967295", &place));
     assert_string_equal(place.id, head.id);
     assert_int_equal(place.count, 3);
     assert_memory_equal(place.tokens, head.places, 3 * sizeof place.tokens[0]);
