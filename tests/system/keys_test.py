@@ -112,6 +112,23 @@ class ServeTest(unittest.TestCase):
     def ask_openai(self, client):
         return client.chat.completions.create(model=MODEL, messages=HI, max_tokens=1)
 
+    # --- streams of others ---
+
+    def test_a_stream_goes_on_for_its_own_key_only(self):
+        with open_stream(self.server, ALICE, 40) as s:
+            got = read_until(s, b"id: chatcmpl-")
+            while not (place := re.search(rb"id: (chatcmpl-[0-9a-f]{32}:[1-9][0-9]*)\n", got)):
+                got += s.recv(4096)
+        place = {"Last-Event-ID": place[1].decode()}
+        self.refused(self.server.ask(secret("ops"), CHAT, {}, place), 404, "stream_not_found")
+        self.refused(self.server.ask(None, CHAT, {}, place), 401, "invalid_api_key")
+        number, _, tokens = place["Last-Event-ID"].partition(":")
+        for forged in (f"{number}/alice:{tokens}", f"{number}/:{tokens}"):
+            self.refused(self.server.ask(secret("ops"), CHAT, {}, {"Last-Event-ID": forged}), 400, "invalid_value")
+        status, _, rest = self.server.ask(ALICE, CHAT, {}, place)
+        self.assertEqual(status, 200, rest)
+        self.assertIn("[DONE]", rest)
+
     # --- who ---
 
     def test_unknown_keys(self):

@@ -48,17 +48,17 @@ def events_in(text):
 class Server:
     """A server on a free port, until stop()."""
 
-    def __init__(self, *arguments, model=MODEL):
+    def __init__(self, *arguments, model=MODEL, listen="127.0.0.1:0"):
         self.log = tempfile.TemporaryFile("a+")  # appended to, wherever it is read
         self.process = subprocess.Popen(
-            [COBORD, "serve", model, "--listen", "127.0.0.1:0", *arguments],
+            [COBORD, "serve", model, "--listen", listen, *arguments],
             text=True,
             stdout=subprocess.PIPE,
             stderr=self.log,
             env=environment(),
         )
         line = self.process.stdout.readline()
-        match = re.search(r"http://127\.0\.0\.1:(\d+)$", line.strip())
+        match = re.search(r"http://[0-9.]+:(\d+)$", line.strip())
         if not match:
             self.process.kill()
             raise AssertionError(f"no address in {line!r}: {self.errors()}")
