@@ -65,16 +65,23 @@ static bool is_localhost(Name name)
     return ends_with(name, local, bytes);
 }
 
-/* Of one of the origins scheme://host[:port], with commas between them. */
+/* Of an origin scheme://host[:port]: what is behind its second stroke. */
+static Name host_of(const char *origin, size_t bytes)
+{
+    size_t strokes = 0, at = 0;
+    while (at < bytes && strokes < 2) strokes += origin[at++] == '/';
+    return name_in(origin + at, bytes - at);
+}
+
+/* Of one of the origins, which have commas between them. */
 static bool is_listed(Name name, const char *list)
 {
     for (const char *at = list; at && *at;) {
-        size_t bytes = strcspn(at, ",");
-        const char *host = strstr(at, "://");
-        if (host && host + 3 < at + bytes &&
-            is_same(name, name_in(host + 3, (size_t)(at + bytes - host - 3))))
-            return true;
-        at += bytes + (at[bytes] == ',');
+        const char *comma = strchr(at, ',');
+        size_t bytes = comma ? (size_t)(comma - at) : strlen(at);
+        Name host = host_of(at, bytes);
+        if (host.bytes && is_same(name, host)) return true;
+        at += bytes + (comma != NULL);
     }
     return false;
 }
