@@ -151,7 +151,10 @@ static void note_hops(const Serve *s, const ServeAnswer *a)
 static void note_places(ServeJob *job)
 {
     if (!job->head.resumable) return;
-    for (uint32_t i = 0; i < job->answer_count; i++) job->head.places[i] = job->answers[i].place;
+    for (uint32_t i = 0; i < job->answer_count; i++) {
+        const ServeAnswer *a = &job->answers[i];
+        job->head.places[i] = a->place > a->sent ? a->place : a->sent;
+    }
 }
 
 static AnswerPiece whole_piece(const ServeAnswer *a)

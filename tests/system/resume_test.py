@@ -62,6 +62,23 @@ class ResumeTest(unittest.TestCase):
             self.assertEqual(rest[-2][1]["usage"]["prompt_tokens"], events[-2][1]["usage"]["prompt_tokens"])
         self.assertEqual(server.stop(), 0)
 
+    def test_twice(self):
+        """A stream that went on and was lost again, at each event, also before every choice had gone on."""
+        server = Server("--context", str(CONTEXT))
+        events = self.whole(server, COMPLETIONS, dict(self.BODY, max_tokens=12))
+        first = events[: len(events) // 2]
+        begun = [int(x) for x in first[-1][0].split(":")[1].split(",")]
+        self.assertTrue(all(begun), begun)  # else this test shows nothing
+        rest = self.resume(server, first[-1][0])
+        for i in [i for i, (place, _) in enumerate(rest) if place]:
+            places = [int(x) for x in rest[i][0].split(":")[1].split(",")]
+            self.assertTrue(all(a >= b for a, b in zip(places, begun)), (places, begun))
+            got = first + rest[: i + 1]
+            last = self.resume(server, rest[i][0])
+            for choice in (0, 1):
+                self.assertEqual(said(got, choice) + said(last, choice), said(events, choice))
+        self.assertEqual(server.stop(), 0)
+
     def test_from_the_end(self):
         """Behind the last event with an id there is nothing but what has none; behind that is no place."""
         server = Server("--context", str(CONTEXT))
