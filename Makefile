@@ -2,7 +2,7 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all library prepare demo faults test test-short test-workers test-long asan gcc wasm arm64 fuzz bench \
+.PHONY: all library prepare demo faults soak test test-short test-workers test-long asan gcc wasm arm64 fuzz bench \
     bench-wasm clean install uninstall deb deb-arm64
 
 all: ; @scripts/build default $(JOBS) cobord
@@ -79,6 +79,12 @@ faults:
 	@scripts/build default $(JOBS) cobord fail_nth
 	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_nth_test.py --all
 	@COBORD=build/cobord python3 tests/system/changed_file_test.py
+
+# A cluster and a server under mixed traffic while nodes are killed; SEED=N for one again. MINUTES=1 is a look.
+soak: MINUTES ?= 60
+soak:
+	@scripts/build default $(JOBS) cobord
+	@COBORD=build/cobord python3 tests/soak/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # Every target for FUZZ_SECONDS, starting from its seeds.
 FUZZ_SECONDS ?= 60
