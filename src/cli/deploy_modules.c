@@ -95,7 +95,7 @@ Error deploy_modules_find(const char *given, DeployModules *out, Why *why)
 static Error read_all(const char *path, uint8_t **out, size_t *bytes, Why *why)
 {
     struct stat state;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = whole_open(path, O_RDONLY | O_CLOEXEC, 0);
     if (file < 0 || fstat(file, &state) != 0) {
         Error error = places_system_error(errno, path, why);
         if (file >= 0) (void)close(file);

@@ -12,6 +12,7 @@
 
 #include "host/child.h"
 #include "host/stop.h"
+#include "host/whole.h"
 
 enum { ARGUMENTS_MAX = 16, OUTPUT_BYTES_MAX = 1 << 20, PROGRAM_MISSING = 127 };
 
@@ -43,7 +44,7 @@ static Error run(const DeployWrangler *w, const char *const *arguments, const ch
 static char *read_end(const char *path)
 {
     char *text = NULL;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = whole_open(path, O_RDONLY | O_CLOEXEC, 0);
     off_t size = file < 0 ? -1 : lseek(file, 0, SEEK_END);
     if (size >= 0 && (text = malloc(OUTPUT_BYTES_MAX + 1)) != NULL) {
         off_t from = size > OUTPUT_BYTES_MAX ? size - OUTPUT_BYTES_MAX : 0;
@@ -199,7 +200,7 @@ static Error list_namespaces(const DeployWrangler *w, const char *title, char id
     int code;
     TRY(deploy_write_path(w->folder, "", "wrangler.log", log, why));
     TRY(deploy_write_path(w->folder, "", "namespaces.json", list, why));
-    int output = open(list, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int output = whole_open(list, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (output < 0) return places_system_error(errno, list, why);
     Error error =
         run(w, (const char *[]){"kv", "namespace", "list", NULL}, log, output, &code, why);

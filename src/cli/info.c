@@ -17,6 +17,7 @@
 #include "host/knot_file.h"
 #include "host/locate.h"
 #include "host/places.h"
+#include "host/whole.h"
 
 enum { INFO_ARENA_BYTES = 40 << 20 };
 
@@ -188,7 +189,7 @@ static Error info_gguf(const char *path, bool json, Why *why)
 static bool info_is_gguf(const char *path)
 {
     char magic[4];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return false;
     bool is =
         read(fd, magic, sizeof magic) == (ssize_t)sizeof magic && memcmp(magic, "GGUF", 4) == 0;

@@ -29,7 +29,7 @@ static Error lock_directory(KeysFile *f, Why *why)
 {
     char directory[PLACES_PATH_BYTES];
     directory_of(f->path, directory);
-    f->lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    f->lock = whole_open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (f->lock < 0 || flock(f->lock, LOCK_EX) != 0)
         return places_system_error(errno, directory, why);
     return OK;

@@ -12,6 +12,7 @@
 #include "cli/run_line.h"
 #include "host/file_writer.h"
 #include "host/places.h"
+#include "host/whole.h"
 
 enum {
     HISTORY_BYTES_MAX = 1 << 20, /* of the file that is looked at: its end */
@@ -28,7 +29,7 @@ static int open_file(int flags, struct stat *state)
     memcpy(folder, path, sizeof folder);
     *strrchr(folder, '/') = 0;
     if (flags & O_CREAT && places_make_directory(folder, 0700, &why) != OK) return -1;
-    int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0600);
+    int fd = whole_open(path, flags | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd < 0) return -1;
     if (fstat(fd, state) == 0 && S_ISREG(state->st_mode)) return fd;
     close(fd);

@@ -28,6 +28,7 @@
 #include "host/places.h"
 #include "host/ports.h"
 #include "host/stop.h"
+#include "host/whole.h"
 
 static const OptionId up_options[] = {CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS,
                                       OPTION_ISA,           OPTION_CLUSTER, OPTION_DIR,
@@ -95,7 +96,7 @@ static Error lock_directory(Up *up, Why *why)
 {
     char path[PLACES_PATH_BYTES + 32];
     (void)snprintf(path, sizeof path, "%s/lock", up->directory);
-    up->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    up->lock = whole_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (up->lock < 0) return places_system_error(errno, path, why);
     if (flock(up->lock, LOCK_EX | LOCK_NB) == 0) return OK;
     return error_why(why, ERR_AGAIN,

@@ -41,7 +41,7 @@ Error access_read_file(const char *path, char **text, size_t *bytes, Why *warnin
     *text = NULL;
     *bytes = 0;
     *warning = (Why){{0}};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return error_why(why, ERR_IO, "%s: %s", path, places_fault(path, errno));
     Error error = look_at(fd, path, warning, why);
     size_t room = KEYS_TEXT_BYTES_MAX + 1;

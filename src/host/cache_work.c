@@ -15,6 +15,7 @@
 #include "host/encode_file.h"
 #include "host/knot_file.h"
 #include "host/stop.h"
+#include "host/whole.h"
 
 Error cache_work_name(CacheWork *w, const char *name)
 {
@@ -27,7 +28,7 @@ Error cache_work_name(CacheWork *w, const char *name)
 int cache_work_try_lock(CacheWork *w)
 {
     if (mkdir(w->directory, 0777) != 0 && errno != EEXIST) return -1;
-    w->lock = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    w->lock = whole_open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (w->lock < 0) return errno == ENOENT ? 1 : -1;
     struct stat ours, now;
     if (flock(w->lock, LOCK_EX | LOCK_NB) == 0) {
@@ -118,7 +119,7 @@ Error cache_work_place(CacheWork *w, const char *built, const char *origin)
     (void)snprintf(to, sizeof to, "%s.checked", w->knot);
     (void)rename(from, to);
     if (rename(built, w->knot) != 0) return places_system_error(errno, w->knot, w->why);
-    int directory = open(w->models, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int directory = whole_open(w->models, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (directory >= 0) {
         (void)fsync(directory);
         (void)close(directory);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "host/cgroup.h"
+#include "host/whole.h"
 
 /* The walk starts at the group we are in. */
 static struct {
@@ -27,7 +28,7 @@ static uint64_t remember_own(const char *directory, int version)
 
 static Error write_text(const char *path, const char *text, Why *why)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int fd = whole_open(path, O_WRONLY | O_CLOEXEC, 0);
     ssize_t bytes = fd < 0 ? -1 : write(fd, text, strlen(text));
     int number = errno;
     if (fd >= 0) close(fd);

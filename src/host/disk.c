@@ -12,6 +12,7 @@
 
 #include "host/clock.h"
 #include "host/places.h"
+#include "host/whole.h"
 
 enum { DISK_READ_BYTES = 4 << 20, DISK_ALIGNMENT = 4096 };
 
@@ -80,8 +81,8 @@ double disk_read_rate(const char *path, uint32_t ms_max)
     struct stat state;
     void *buffer = NULL;
     double rate = 0;
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-    if (file < 0) file = open(path, O_RDONLY | O_CLOEXEC); /* tmpfs knows no other way */
+    int file = whole_open(path, O_RDONLY | O_CLOEXEC | O_DIRECT, 0);
+    if (file < 0) file = whole_open(path, O_RDONLY | O_CLOEXEC, 0); /* tmpfs knows no other way */
     if (file < 0) return 0;
     bool fit = fstat(file, &state) == 0 && S_ISREG(state.st_mode) &&
                state.st_size >= 2 * (off_t)DISK_READ_BYTES;

@@ -17,6 +17,7 @@
 #include "host/places.h"
 #include "host/sha256.h"
 #include "host/stop.h"
+#include "host/whole.h"
 #include "knot/foreign.h"
 
 enum {
@@ -107,7 +108,7 @@ static Error fetch_cut(Fetch *f, uint64_t bytes)
 
 static Error fetch_open(Fetch *f)
 {
-    f->file = open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    f->file = whole_open(f->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (f->file < 0) return places_system_error(errno, f->path, f->why);
     struct stat state;
     if (fstat(f->file, &state) != 0) return places_system_error(errno, f->path, f->why);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "host/stop.h"
+#include "host/whole.h"
 
 static Error file_reader_check(int descriptor, const char *path, const char *kind,
                                struct stat *state, Why *why)
@@ -22,7 +23,7 @@ Error file_reader_open(const char *path, const char *kind, int *descriptor, stru
                        Why *why)
 {
     /* A FIFO must not make the open wait for a writer. */
-    *descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *descriptor = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (*descriptor < 0)
         return error_why(why, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open %s: %s", path,
                          strerror(errno));

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "host/stop.h"
+#include "host/whole.h"
 
 static Error file_writer_errno(const FileWriter *w, const char *what, Why *why)
 {
@@ -60,7 +61,7 @@ Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected,
         file_writer_abandon(w);
         return e;
     }
-    w->descriptor = open(w->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->descriptor = whole_open(w->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     Error e = w->descriptor < 0 ? file_writer_errno(w, "cannot write", why)
                                 : file_writer_check_space(w->descriptor, path, bytes_expected, why);
     if (e) file_writer_abandon(w);
@@ -130,7 +131,7 @@ static void file_writer_sync_directory(const char *path)
     char *slash = strrchr(directory, '/');
     if (slash == directory) slash[1] = '\0';
     else if (slash) *slash = '\0';
-    int fd = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = whole_open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     free(directory);
     if (fd < 0) return;
     (void)fsync(fd);

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "host/whole.h"
+
 static atomic_int hangups;
 
 static void note_hangup(int number)
@@ -17,7 +19,7 @@ static void note_hangup(int number)
 
 bool hangup_is_possible(void)
 {
-    int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    int terminal = whole_open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
     if (terminal >= 0) (void)close(terminal);
     return terminal >= 0;
 }

@@ -9,13 +9,14 @@
 #include <unistd.h>
 
 #include "host/http_state.h"
+#include "host/whole.h"
 
 enum { PEM_BYTES_MAX = 1 << 20 };
 
 static Error read_text(const char *path, char **out, Why *why)
 {
     size_t used = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return error_why(why, ERR_USAGE, "%s: %s", path, strerror(errno));
     char *text = malloc(PEM_BYTES_MAX + 1);
     ssize_t n = text ? 1 : -1;

@@ -46,7 +46,7 @@ Error key_read(const char *path, char out[KEY_BYTES_MAX + 1], Why *warning, Why 
     struct stat about;
     char text[KEY_BYTES_MAX + 2];
     *warning = (Why){{0}};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0 || fstat(fd, &about) != 0) {
         Error error = error_why(why, ERR_IO, "key file %s: %s", path, places_fault(path, errno));
         if (fd >= 0) close(fd);
@@ -79,7 +79,7 @@ Error key_make(const char *path, char out[KEY_BYTES_MAX + 1], Why *why)
         out[2 * i + 1] = digits[bytes[i] & 15];
     }
     out[2 * RANDOM_BYTES] = '\n';
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = whole_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_why(why, errno == EEXIST ? ERR_DUPLICATE : ERR_IO, "key file %s: %s", path,
                          places_fault(path, errno));

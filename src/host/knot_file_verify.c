@@ -229,7 +229,7 @@ static void knot_file_note(const KnotFile *f, char out[NOTE_BYTES])
 static bool knot_file_note_is(const char *path, const char *note)
 {
     char text[NOTE_BYTES + 1];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return false;
     ssize_t n = whole_rest(fd, text, NOTE_BYTES);
     (void)close(fd);
@@ -238,7 +238,7 @@ static bool knot_file_note_is(const char *path, const char *note)
 
 static bool knot_file_note_write(const char *path, const char *note)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    int fd = whole_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return false;
     size_t bytes = strlen(note);
     bool written = write(fd, note, bytes) == (ssize_t)bytes;

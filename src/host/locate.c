@@ -203,7 +203,7 @@ static Error locate_path(const char *given, const Tell *tell, char *path, size_t
                          given);
     if (!S_ISREG(state.st_mode))
         return error_why(why, ERR_FORMAT, "%s is not a regular file. Copy it to one first.", given);
-    int file = open(given, O_RDONLY | O_CLOEXEC);
+    int file = whole_open(given, O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) return places_system_error(errno, given, why);
     ssize_t n = whole_rest(file, head, sizeof head);
     int number = errno;

@@ -16,7 +16,7 @@
 static uint64_t memory_proc(const char *path, const char *key)
 {
     char text[4096];
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = whole_open(path, O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) return 0;
     ssize_t length = whole_rest(file, text, sizeof text - 1);
     (void)close(file);

@@ -16,6 +16,7 @@
 #include "host/remote.h"
 #include "host/stop.h"
 #include "host/warden_role.h"
+#include "host/whole.h"
 
 /* The coordinator and the wardens plug in here. */
 static Error (*const node_roles[CLUSTER_ROLES])(Node *node, Why *why) = {
@@ -51,7 +52,7 @@ static Error read_all(int fd, const char *path, char *text, size_t bytes, size_t
 static Error read_text(const char *path, char **text, size_t *bytes, Why *why)
 {
     struct stat about;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return places_system_error(errno, path, why);
     Error error = OK;
     if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode))

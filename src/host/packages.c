@@ -22,6 +22,7 @@
 #include "host/fetch.h"
 #include "host/places.h"
 #include "host/stop.h"
+#include "host/whole.h"
 
 enum {
     PACKAGES_SLOTS = 3, /* downloads at once, the one being unpacked included: bounds the disk space
@@ -347,7 +348,7 @@ static Error packages_all(Packages *p)
 /* Goes on after the last whole piece that is there. */
 static Error packages_open(Packages *p)
 {
-    p->file = open(p->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    p->file = whole_open(p->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct stat state;
     if (p->file < 0 || fstat(p->file, &state) != 0)
         return places_system_error(errno, p->path, p->why);

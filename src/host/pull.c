@@ -246,7 +246,7 @@ static Error pull_get_all(Pull *p)
 static bool pull_is_knot(const char *path)
 {
     char magic[4] = {0};
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = whole_open(path, O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) return false;
     ssize_t n = whole_rest(file, magic, sizeof magic);
     (void)close(file);

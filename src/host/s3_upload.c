@@ -19,6 +19,7 @@
 #include "host/s3_answer.h"
 #include "host/s3_upload_state.h"
 #include "host/stop.h"
+#include "host/whole.h"
 
 enum { PAUSE_MS = 100, CONNECT_MS = 10000, ROUNDS = 3 };
 
@@ -324,7 +325,7 @@ static Error upload(S3Upload *u, Why *why)
 static Error open_file(S3Upload *u, const char *path, Why *why)
 {
     struct stat state;
-    u->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    u->file = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (u->file < 0 || fstat(u->file, &state) != 0) return places_system_error(errno, path, why);
     if (!S_ISREG(state.st_mode) || state.st_size == 0)
         return error_why(why, ERR_USAGE, "%s is empty, or no regular file", path);

@@ -14,6 +14,7 @@
 #include <gnutls/gnutls.h>
 
 #include "host/stop.h"
+#include "host/whole.h"
 
 enum { SHA256_READ_BYTES = 1 << 20 };
 
@@ -73,7 +74,7 @@ static Error sha256_read(int file, const char *path, uint64_t bytes, uint8_t *bu
 Error sha256_file(const char *path, uint64_t bytes, Sha256 *into, const char *stage,
                   const Tell *tell, Why *why)
 {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = whole_open(path, O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) return error_why(why, ERR_IO, "%s: %s", path, strerror(errno));
     uint8_t *buffer = malloc(SHA256_READ_BYTES);
     Error error = buffer ? sha256_read(file, path, bytes, buffer, into, stage, tell, why)

@@ -20,6 +20,7 @@
 #include "host/key.h"
 #include "host/places.h"
 #include "host/stop.h"
+#include "host/whole.h"
 
 enum { VERSION = 1, ASK_BYTES = 16, ANSWER_BYTES = 8, WAIT_MS = 5000 };
 static const char magic[4] = {'C', 'O', 'B', 'S'};
@@ -89,7 +90,7 @@ static int open_file(const Share *s)
     char path[PLACES_PATH_BYTES];
     const KnotStore *k = s->options.store;
     const char *local = store_local_path(k->store, k->object, path, sizeof path);
-    return local ? open(local, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    return local ? whole_open(local, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0) : -1;
 }
 
 typedef struct Beat {
@@ -139,7 +140,7 @@ static int open_memory(const Share *s, int station, Why *why)
     Beat b = {station, 0};
     if (warden_levels_share(s->options.levels, beat, &b, &fd, why) != OK) return -1;
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    return open(path, O_RDONLY | O_CLOEXEC);
+    return whole_open(path, O_RDONLY | O_CLOEXEC, 0);
 }
 
 static void answer(const Share *s, int fd)

@@ -73,7 +73,7 @@ static uint64_t slab_bytes_of(const SlabCache *c, uint32_t slab)
 /* Locks it, so that nobody uses it while it is counted or removed. Result  -1: it is in use. */
 static int open_abandoned(int parent, const char *name)
 {
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = whole_open_at(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
         (void)close(fd);
         fd = -1;
@@ -86,7 +86,7 @@ typedef uint64_t (*EachFile)(int directory, const char *name, const struct stat 
 static uint64_t for_each_file(int directory, EachFile each)
 {
     uint64_t sum = 0;
-    int again = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int again = whole_open_at(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *d = again < 0 ? NULL : fdopendir(again);
     if (!d && again >= 0) (void)close(again);
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -113,7 +113,7 @@ static uint64_t remove_file(int directory, const char *name, const struct stat *
 static uint64_t for_each_abandoned(SlabCache *c, EachFile each, bool remove)
 {
     uint64_t sum = 0;
-    int again = openat(c->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int again = whole_open_at(c->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *d = again < 0 ? NULL : fdopendir(again);
     if (!d && again >= 0) (void)close(again);
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -147,7 +147,7 @@ static void evict_abandoned(SlabCache *c)
 /* What an earlier run left: whole slabs stay, anything else in the directory goes. */
 static void scan(SlabCache *c)
 {
-    int again = openat(c->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int again = whole_open_at(c->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *d = again < 0 ? NULL : fdopendir(again);
     if (!d && again >= 0) (void)close(again);
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -190,11 +190,12 @@ static Error open_directories(SlabCache *c, Why *why)
 {
     const char *path = c->path;
     TRY(places_make_directory(path, 0777, why));
-    c->parent = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    c->parent = whole_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (c->parent < 0) return places_system_error(errno, path, why);
     if (mkdirat(c->parent, c->name, 0777) != 0 && errno != EEXIST)
         return places_system_error(errno, path, why);
-    c->directory = openat(c->parent, c->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    c->directory =
+        whole_open_at(c->parent, c->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
     if (c->directory < 0) return places_system_error(errno, path, why);
     if (flock(c->directory, LOCK_EX | LOCK_NB) != 0)
         return error_why(why, ERR_IO, "%s/%s is another warden's", path, c->name);
@@ -240,7 +241,7 @@ void slab_cache_close(SlabCache *c)
 static bool read_whole(int directory, const char *name, uint64_t bytes, uint8_t *out)
 {
     struct stat st;
-    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = whole_open_at(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
     bool good = fd >= 0 && fstat(fd, &st) == 0 && (uint64_t)st.st_size == bytes;
     good = good && whole_read(fd, 0, out, bytes);
     if (fd >= 0) (void)close(fd);
@@ -302,7 +303,7 @@ bool slab_cache_wants(SlabCache *c, uint32_t slab, uint64_t bytes)
 static int write_file(const SlabCache *c, const char *temporary, const char *name, uint64_t bytes,
                       const uint8_t *data)
 {
-    int fd = openat(c->directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = whole_open_at(c->directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return errno;
     int number = whole_write(fd, 0, data, bytes) && fsync(fd) == 0 ? 0 : errno;
     if (close(fd) != 0 && !number) number = errno;

@@ -69,7 +69,8 @@ static Error kept_read(void *context, uint64_t offset, uint64_t bytes, uint8_t *
 static bool index_kept(Slice *s)
 {
     Why why;
-    int fd = s->path[0] ? open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
+    int fd =
+        s->path[0] ? whole_open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0) : -1;
     KnotSource source = {kept_size, kept_read, &fd};
     bool good =
         fd >= 0 && knot_source_open(&source, s->node->cluster->knot_id, &s->index, &why) == OK;
@@ -254,7 +255,7 @@ static bool note_is_right(const Slice *s, int descriptor)
 {
     char path[NODE_PATH_BYTES], wanted[NOTE_BYTES], found[NOTE_BYTES] = {0};
     if (note_path(s, path, NULL) != OK || !note_of(s, descriptor, wanted)) return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    int fd = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0);
     ssize_t n = fd >= 0 ? whole_rest(fd, found, sizeof found - 1) : -1;
     if (fd >= 0) (void)close(fd);
     return n > 0 && strcmp(wanted, found) == 0;
@@ -264,7 +265,7 @@ static void note_write(const Slice *s, int descriptor)
 {
     char path[NODE_PATH_BYTES], note[NOTE_BYTES];
     if (note_path(s, path, NULL) != OK || !note_of(s, descriptor, note)) return;
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    int fd = whole_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return;
     bool written = write(fd, note, strlen(note)) == (ssize_t)strlen(note);
     (void)close(fd);
@@ -280,7 +281,7 @@ static void note_remove(const Slice *s)
 static bool try_kept(Slice *s)
 {
     Why why;
-    int fd = open(s->path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    int fd = whole_open(s->path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0);
     if (fd < 0) return false;
     if (note_is_right(s, fd) && open_descriptor(fd, &s->file, &why) == OK) {
         s->writable = fd;
@@ -336,7 +337,7 @@ static Error make_disk(Slice *s, Why *why)
         if (snprintf(s->temporary, sizeof s->temporary, "%s%s.part", s->path, number) >=
             (int)sizeof s->temporary)
             return error_why(why, ERR_TOO_LARGE, "the path of the slice");
-        int fd = open(s->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        int fd = whole_open(s->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
             s->writable = fd;
             s->from = SLICE_DISK;

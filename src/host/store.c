@@ -150,7 +150,7 @@ static Error store_open_file(const Store *s, const char *object, int *out, uint6
     char path[PLACES_PATH_BYTES];
     struct stat state;
     TRY(store_path(s, object, path, sizeof path, why));
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int file = whole_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (file < 0) return places_system_error(errno == ENOTDIR ? ENOENT : errno, path, why);
     Error error = OK;
     if (fstat(file, &state) != 0) error = places_system_error(errno, path, why);

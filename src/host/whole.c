@@ -2,7 +2,21 @@
 #include "host/whole.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
+
+int whole_open_at(int directory, const char *path, int flags, mode_t mode)
+{
+    int descriptor;
+    do descriptor = openat(directory, path, flags, mode);
+    while (descriptor < 0 && errno == EINTR);
+    return descriptor;
+}
+
+int whole_open(const char *path, int flags, mode_t mode)
+{
+    return whole_open_at(AT_FDCWD, path, flags, mode);
+}
 
 bool whole_read(int descriptor, uint64_t offset, void *out, uint64_t bytes)
 {

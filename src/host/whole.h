@@ -10,6 +10,9 @@
 
 #include "base/error.h"
 
+/* A descriptor, however often a signal comes between. Result  -1: errno says why. */
+MUST_CHECK int whole_open(const char *path, int flags, mode_t mode);
+MUST_CHECK int whole_open_at(int directory, const char *path, int flags, mode_t mode);
 MUST_CHECK bool whole_read(int descriptor, uint64_t offset, void *out, uint64_t bytes);
 MUST_CHECK bool whole_write(int descriptor, uint64_t offset, const void *data, uint64_t bytes);
 /* What is left of a file, at most `bytes`. Result  how many; -1: errno says why. */

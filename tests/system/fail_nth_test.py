@@ -21,8 +21,9 @@ from support import COBORD, Checks, must  # noqa: E402
 
 LIBRARY = os.path.abspath(os.environ.get("FAIL_NTH", "build/tests/libfail_nth.so"))
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "knot"
-KINDS = ["memory", "read", "write", "sync", "open", "thread"]
+KINDS = ["memory", "read", "write", "sync", "open", "net", "wait", "thread"]
 UNSEEN = ["short", "again"]
+BYTE_BY_BYTE = "one"
 SOME = 5
 
 # Arguments; `out` names a file that is made, `text` goes to standard input; what it prints is measured: not compared.
@@ -93,7 +94,7 @@ class Trial:
             said = stderr.strip()
             self.checks.that(said.startswith("cobord") and "\n" not in said, f"{where}: says {stderr[-300:]!r}")
             self.checks.that(not files, f"{where}: leaves {files}")
-        if kind in UNSEEN:
+        if kind in [*UNSEEN, BYTE_BY_BYTE]:
             self.checks.that(code == 0, f"{where}: is noticed, {stderr[-300:]!r}")
 
 
@@ -117,6 +118,8 @@ def main():
                     for lasts in (False, True) if kind in KINDS else (False,):
                         trial.judge(kind, at, lasts)
                         runs += 1
+            trial.judge(BYTE_BY_BYTE, 1, True)
+            runs += 1
             shutil.rmtree(place)
     print(f"{runs} runs")
     return checks.end()

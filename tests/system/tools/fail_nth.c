@@ -3,19 +3,25 @@
  *
  *     FAIL_KIND=write FAIL_AT=7 LD_PRELOAD=libfail_nth.so cobord encode ...
  *
- *     FAIL_KIND    memory | read | write | sync | open | net | thread: the call fails
- *                  short: it moves half of its bytes;  again: it is interrupted (EINTR)
+ *     FAIL_KIND    memory | read | write | sync | open | net | wait | thread: the call fails
+ *                  short: it moves half of its bytes;  one: a single byte;  again: it is interrupted (EINTR)
  *     FAIL_AT      which one, from 1; 0: none
  *     FAIL_LASTS   when set, all that follow fail as well, as on a full disk
  *     FAIL_COUNT   a file: how many calls of the kind there were is written to it at the end
+ *     FAIL_CONTROL a folder, instead of all these: what fails stands in a file there, named after the node (station-0) or
+ *                  "self", and may change while the program runs. Its words, of 64 bits each:
+ *
+ *                  kind | at | lasts | libraries | count | failed
  *
  * Only calls that the program itself makes count, not those of the libraries it uses: whose fault that would be is
- * another question. */
+ * another question, asked with `libraries`. */
 #undef _FORTIFY_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <dirent.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -32,15 +38,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef enum Kind { NONE, MEMORY, READ, WRITE, SYNC, OPEN, NET, THREAD, SHORT, AGAIN } Kind;
+typedef enum Kind {
+    NONE,
+    MEMORY,
+    READ,
+    WRITE,
+    SYNC,
+    OPEN,
+    NET,
+    WAIT,
+    THREAD,
+    SHORT,
+    ONE,
+    AGAIN
+} Kind;
 
-static const char *const names[] = {"",     "memory", "read",   "write", "sync",
-                                    "open", "net",    "thread", "short", "again"};
+static const char *const names[] = {"",    "memory", "read",   "write", "sync", "open",
+                                    "net", "wait",   "thread", "short", "one",  "again"};
 
-static Kind wanted;
-static long at;
-static bool lasts;
-static atomic_long count;
+typedef struct Control {
+    atomic_long kind, at, lasts, libraries, count, failed;
+} Control;
+
+static Control own, *control = &own;
 static uintptr_t program_first, program_last;
 
 /* The first object of the list is the program. */
@@ -57,21 +77,51 @@ static int find_program(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
+/* The word behind --id, or "self". */
+static void find_name(char *out, size_t room)
+{
+    char line[8192] = "";
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd >= 0 ? read(fd, line, sizeof line - 2) : 0;
+    if (fd >= 0) (void)close(fd);
+    const char *name = "self", *end = line + (bytes > 0 ? bytes : 0);
+    for (const char *word = line; word < end; word += strlen(word) + 1)
+        if (strcmp(word, "--id") == 0) name = word + 5;
+    (void)snprintf(out, room, "%s", name);
+}
+
+static void take_control(const char *folder)
+{
+    char path[4096], name[64];
+    find_name(name, sizeof name);
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof own) != 0) return;
+    void *map = mmap(NULL, sizeof own, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map != MAP_FAILED) control = map;
+    (void)close(fd);
+}
+
 __attribute__((constructor)) static void begin(void)
 {
-    const char *kind = getenv("FAIL_KIND"), *number = getenv("FAIL_AT");
-    for (size_t i = 1; kind && i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(kind, names[i]) == 0) wanted = (Kind)i;
-    at = number ? strtol(number, NULL, 10) : 0;
-    lasts = getenv("FAIL_LASTS") != NULL;
+    const char *kind = getenv("FAIL_KIND"), *number = getenv("FAIL_AT"),
+               *folder = getenv("FAIL_CONTROL");
     (void)dl_iterate_phdr(find_program, NULL);
+    if (folder) {
+        take_control(folder);
+        return;
+    }
+    own.at = number ? strtol(number, NULL, 10) : 0;
+    own.lasts = getenv("FAIL_LASTS") != NULL;
+    for (size_t i = 1; kind && i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(kind, names[i]) == 0) own.kind = (long)i;
 }
 
 __attribute__((destructor)) static void end(void)
 {
     const char *path = getenv("FAIL_COUNT");
-    long calls = atomic_load(&count);
-    wanted = NONE;
+    long calls = atomic_load(&own.count);
+    own.kind = NONE;
     FILE *f = path ? fopen(path, "w") : NULL;
     if (!f) return;
     (void)fprintf(f, "%ld\n", calls);
@@ -81,9 +131,13 @@ __attribute__((destructor)) static void end(void)
 static bool is_due(Kind kind, const void *caller)
 {
     uintptr_t address = (uintptr_t)caller;
-    if (kind != wanted || address < program_first || address >= program_last) return false;
-    long number = atomic_fetch_add(&count, 1) + 1;
-    return at && (number == at || (lasts && number > at));
+    if ((long)kind != atomic_load(&control->kind)) return false;
+    if (!atomic_load(&control->libraries) && (address < program_first || address >= program_last))
+        return false;
+    long number = atomic_fetch_add(&control->count, 1) + 1, at = atomic_load(&control->at);
+    bool due = at && (number == at || (atomic_load(&control->lasts) && number > at));
+    if (due) atomic_fetch_add(&control->failed, 1);
+    return due;
 }
 
 #define CALLER __builtin_return_address(0)
@@ -112,6 +166,30 @@ void *realloc(void *memory, size_t bytes)
     return FAILS(MEMORY, ENOMEM) ? NULL : __libc_realloc(memory, bytes);
 }
 
+int posix_memalign(void **memory, size_t alignment, size_t bytes)
+{
+    REAL(posix_memalign, int, void **, size_t, size_t);
+    return is_due(MEMORY, CALLER) ? ENOMEM : real(memory, alignment, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    REAL(aligned_alloc, void *, size_t, size_t);
+    return FAILS(MEMORY, ENOMEM) ? NULL : real(alignment, bytes);
+}
+
+char *strdup(const char *text)
+{
+    REAL(strdup, char *, const char *);
+    return FAILS(MEMORY, ENOMEM) ? NULL : real(text);
+}
+
+int memfd_create(const char *name, unsigned flags)
+{
+    REAL(memfd_create, int, const char *, unsigned);
+    return FAILS(MEMORY, ENOMEM) ? -1 : real(name, flags);
+}
+
 void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
     REAL(mmap, void *, void *, size_t, int, int, int, off_t);
@@ -121,67 +199,114 @@ void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t
 
 /* --- bytes --- */
 
-static size_t half(size_t bytes) { return bytes > 1 ? bytes / 2 : bytes; }
+static size_t some(size_t bytes, const void *caller)
+{
+    if (bytes > 1 && is_due(SHORT, caller)) return bytes / 2;
+    return bytes > 1 && is_due(ONE, caller) ? 1 : bytes;
+}
 
 ssize_t read(int fd, void *to, size_t bytes)
 {
     REAL(read, ssize_t, int, void *, size_t);
     if (FAILS(READ, EIO) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, to, is_due(SHORT, CALLER) ? half(bytes) : bytes);
+    return real(fd, to, some(bytes, CALLER));
 }
 
 ssize_t pread(int fd, void *to, size_t bytes, off_t offset)
 {
     REAL(pread, ssize_t, int, void *, size_t, off_t);
     if (FAILS(READ, EIO) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, to, is_due(SHORT, CALLER) ? half(bytes) : bytes, offset);
+    return real(fd, to, some(bytes, CALLER), offset);
 }
 
 ssize_t recv(int fd, void *to, size_t bytes, int flags)
 {
     REAL(recv, ssize_t, int, void *, size_t, int);
     if (FAILS(READ, ECONNRESET) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, to, is_due(SHORT, CALLER) ? half(bytes) : bytes, flags);
+    return real(fd, to, some(bytes, CALLER), flags);
 }
 
 ssize_t write(int fd, const void *from, size_t bytes)
 {
     REAL(write, ssize_t, int, const void *, size_t);
     if (FAILS(WRITE, ENOSPC) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, from, is_due(SHORT, CALLER) ? half(bytes) : bytes);
+    return real(fd, from, some(bytes, CALLER));
 }
 
 ssize_t pwrite(int fd, const void *from, size_t bytes, off_t offset)
 {
     REAL(pwrite, ssize_t, int, const void *, size_t, off_t);
     if (FAILS(WRITE, ENOSPC) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, from, is_due(SHORT, CALLER) ? half(bytes) : bytes, offset);
+    return real(fd, from, some(bytes, CALLER), offset);
 }
 
 ssize_t send(int fd, const void *from, size_t bytes, int flags)
 {
     REAL(send, ssize_t, int, const void *, size_t, int);
     if (FAILS(WRITE, EPIPE) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, from, is_due(SHORT, CALLER) ? half(bytes) : bytes, flags);
+    return real(fd, from, some(bytes, CALLER), flags);
+}
+
+/* Only the first part that has bytes, and of it only some. */
+static void shorten(struct msghdr *message, struct iovec *part, const void *caller)
+{
+    size_t i = 0;
+    while (i + 1 < message->msg_iovlen && !message->msg_iov[i].iov_len) i++;
+    *part = message->msg_iov[i];
+    size_t bytes = some(part->iov_len, caller);
+    if (bytes == part->iov_len) return;
+    part->iov_len = bytes;
+    message->msg_iov = part;
+    message->msg_iovlen = 1;
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     REAL(sendmsg, ssize_t, int, const struct msghdr *, int);
+    struct msghdr less = *message;
+    struct iovec part;
     if (FAILS(WRITE, EPIPE) || FAILS(AGAIN, EINTR)) return -1;
+    if (less.msg_iovlen) shorten(&less, &part, CALLER);
+    return real(fd, &less, flags);
+}
+
+ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    REAL(recvmsg, ssize_t, int, struct msghdr *, int);
+    if (FAILS(READ, ECONNRESET) || FAILS(AGAIN, EINTR)) return -1;
     return real(fd, message, flags);
 }
 
 int poll(struct pollfd *fds, nfds_t fd_count, int timeout_ms)
 {
     REAL(poll, int, struct pollfd *, nfds_t, int);
-    return FAILS(AGAIN, EINTR) ? -1 : real(fds, fd_count, timeout_ms);
+    return FAILS(AGAIN, EINTR) || FAILS(WAIT, ENOMEM) ? -1 : real(fds, fd_count, timeout_ms);
 }
 
 int epoll_wait(int fd, struct epoll_event *events, int room, int timeout_ms)
 {
     REAL(epoll_wait, int, int, struct epoll_event *, int, int);
-    return FAILS(AGAIN, EINTR) ? -1 : real(fd, events, room, timeout_ms);
+    return FAILS(AGAIN, EINTR) || FAILS(WAIT, EINVAL) ? -1 : real(fd, events, room, timeout_ms);
+}
+
+int ppoll(struct pollfd *fds, nfds_t fd_count, const struct timespec *timeout, const sigset_t *mask)
+{
+    REAL(ppoll, int, struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+    return FAILS(AGAIN, EINTR) || FAILS(WAIT, ENOMEM) ? -1 : real(fds, fd_count, timeout, mask);
+}
+
+int nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+    REAL(nanosleep, int, const struct timespec *, struct timespec *);
+    if (!FAILS(AGAIN, EINTR)) return real(wanted, left);
+    if (left) *left = *wanted;
+    return -1;
+}
+
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+    REAL(waitpid, pid_t, pid_t, int *, int);
+    return FAILS(AGAIN, EINTR) ? -1 : real(pid, status, options);
 }
 
 /* --- files --- */
@@ -210,6 +335,36 @@ int ftruncate(int fd, off_t bytes)
     return FAILS(SYNC, ENOSPC) ? -1 : real(fd, bytes);
 }
 
+int renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+    REAL(renameat, int, int, const char *, int, const char *);
+    return FAILS(SYNC, EIO) ? -1 : real(from_folder, from, to_folder, to);
+}
+
+int mkdirat(int folder, const char *path, mode_t mode)
+{
+    REAL(mkdirat, int, int, const char *, mode_t);
+    return FAILS(OPEN, EACCES) ? -1 : real(folder, path, mode);
+}
+
+DIR *opendir(const char *path)
+{
+    REAL(opendir, DIR *, const char *);
+    return FAILS(OPEN, EMFILE) ? NULL : real(path);
+}
+
+DIR *fdopendir(int fd)
+{
+    REAL(fdopendir, DIR *, int);
+    return FAILS(OPEN, ENOMEM) ? NULL : real(fd);
+}
+
+int mkostemp(char *path, int flags)
+{
+    REAL(mkostemp, int, char *, int);
+    return FAILS(OPEN, EMFILE) ? -1 : real(path, flags);
+}
+
 int mkdir(const char *path, mode_t mode)
 {
     REAL(mkdir, int, const char *, mode_t);
@@ -223,7 +378,17 @@ int open(const char *path, int flags, ...)
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0;
     va_end(list);
     REAL(open, int, const char *, int, ...);
-    return FAILS(OPEN, EMFILE) ? -1 : real(path, flags, mode);
+    return FAILS(OPEN, EMFILE) || FAILS(AGAIN, EINTR) ? -1 : real(path, flags, mode);
+}
+
+int openat(int folder, const char *path, int flags, ...)
+{
+    va_list list;
+    va_start(list, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0;
+    va_end(list);
+    REAL(openat, int, int, const char *, int, ...);
+    return FAILS(OPEN, EMFILE) || FAILS(AGAIN, EINTR) ? -1 : real(folder, path, flags, mode);
 }
 
 FILE *fopen(const char *path, const char *mode)
@@ -261,7 +426,38 @@ int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 int accept4(int fd, struct sockaddr *address, socklen_t *bytes, int flags)
 {
     REAL(accept4, int, int, struct sockaddr *, socklen_t *, int);
-    return FAILS(NET, EMFILE) ? -1 : real(fd, address, bytes, flags);
+    return FAILS(NET, EMFILE) || FAILS(AGAIN, EINTR) ? -1 : real(fd, address, bytes, flags);
+}
+
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **answers)
+{
+    REAL(getaddrinfo, int, const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    return is_due(NET, CALLER) ? EAI_AGAIN : real(host, port, hints, answers);
+}
+
+int epoll_create1(int flags)
+{
+    REAL(epoll_create1, int, int);
+    return FAILS(WAIT, EMFILE) ? -1 : real(flags);
+}
+
+int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
+{
+    REAL(epoll_ctl, int, int, int, int, struct epoll_event *);
+    return FAILS(WAIT, ENOMEM) ? -1 : real(epoll, what, fd, event);
+}
+
+int pipe2(int pipes[2], int flags)
+{
+    REAL(pipe2, int, int[2], int);
+    return FAILS(THREAD, EMFILE) ? -1 : real(pipes, flags);
+}
+
+pid_t fork(void)
+{
+    REAL(fork, pid_t, void);
+    return FAILS(THREAD, EAGAIN) ? -1 : real();
 }
 
 int eventfd(unsigned value, int flags)
@@ -284,4 +480,6 @@ ssize_t pread64(int, void *, size_t, off_t) SAME_AS(pread);
 ssize_t pwrite64(int, const void *, size_t, off_t) SAME_AS(pwrite);
 int ftruncate64(int, off_t) SAME_AS(ftruncate);
 int open64(const char *, int, ...) SAME_AS(open);
+int openat64(int, const char *, int, ...) SAME_AS(openat);
+int mkostemp64(char *, int) SAME_AS(mkostemp);
 FILE *fopen64(const char *, const char *) SAME_AS(fopen);
