@@ -224,11 +224,17 @@ static void take_over(void *server, HttpExchange *x, const HttpOver *over)
     serve_over(((ApiServer *)server)->serve, x, over);
 }
 
+/* As REFUSAL_MEMORY has it. */
+static const char no_memory[] =
+    "{\"error\":{\"message\":\"not enough memory for the answer\",\"type\":\"overloaded_error\","
+    "\"param\":null,\"code\":\"out_of_memory\",\"retryable\":true}}";
+
 static Error open_http(ApiServer *a, Why *why)
 {
     ApiServerOptions *o = &a->options;
     HttpServerOptions http = {
         .listen_fd = o->listen.fd,
+        .no_memory = no_memory,
         .connections_max = CONNECTIONS_MAX,
         .body_bytes_max = REQUEST_BODY_BYTES_MAX,
         .bodies_bytes_max = o->bodies_bytes_max ? o->bodies_bytes_max : BODIES_BYTES_MAX,

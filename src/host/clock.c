@@ -15,6 +15,21 @@ uint64_t clock_now_ms(void) { return clock_now_ns() / 1000000; }
 
 uint64_t clock_now_s(void) { return clock_now_ns() / 1000000000; }
 
+void clock_condition(pthread_cond_t *out)
+{
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(out, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+}
+
+bool clock_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t until_ns)
+{
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    return pthread_cond_timedwait(condition, lock, &until) == 0;
+}
+
 bool clock_is_kept(void)
 {
     struct timex state = {.modes = 0};

@@ -4,12 +4,17 @@
 #ifndef COBORD_HOST_CLOCK_H
 #define COBORD_HOST_CLOCK_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 uint64_t clock_now_ns(void);
 uint64_t clock_now_ms(void);
 uint64_t clock_now_s(void);
+
+/* A condition that is waited for by this clock. Result  of the wait: false when the moment has come instead. */
+void clock_condition(pthread_cond_t *out);
+bool clock_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t until_ns);
 
 /* Whether the kernel believes that something (NTP) keeps the time of day right. */
 bool clock_is_kept(void);

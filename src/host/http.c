@@ -155,11 +155,19 @@ void http_reply_take(HttpExchange *x, const HttpReply *reply, char *body, size_t
     unlock(x);
 }
 
+/* Words that need none. */
+static void reply_no_memory(HttpExchange *x)
+{
+    http_reply_take(x, &(HttpReply){503, "application/json", NULL, 1}, NULL,
+                    strlen(x->server->options.no_memory));
+}
+
 void http_reply(HttpExchange *x, const HttpReply *reply, const char *body, size_t bytes)
 {
-    char *copy = malloc(bytes + 1);
-    if (copy && bytes) memcpy(copy, body, bytes);
-    http_reply_take(x, reply, copy, copy ? bytes : 0);
+    char *copy = bytes ? malloc(bytes) : NULL;
+    if (copy) memcpy(copy, body, bytes);
+    if (copy || !bytes) http_reply_take(x, reply, copy, bytes);
+    else reply_no_memory(x);
 }
 
 void http_stream_begin(HttpExchange *x, const char *type, const char *idle, unsigned idle_s)
@@ -270,7 +278,8 @@ static struct MHD_Response *make_response(HttpExchange *x)
         return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, x,
                                                  NULL);
     struct MHD_Response *r = MHD_create_response_from_buffer(
-        x->reply_bytes, x->reply_body ? x->reply_body : "",
+        x->reply_bytes,
+        x->reply_body ? x->reply_body : (char *)(uintptr_t)x->server->options.no_memory,
         x->reply_body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
     if (r) x->reply_body = NULL;
     return r;
@@ -594,8 +603,8 @@ void http_server_close(HttpServer *s)
     }
     pthread_mutex_unlock(&s->lock);
     uint64_t one = 1;
-    if (s->watcher_runs && write(s->stop_fd, &one, sizeof one) == sizeof one)
-        pthread_join(s->watcher, NULL);
+    (void)!write(s->stop_fd, &one, sizeof one); /* when this fails, the watcher sees `closing` */
+    if (s->watcher_runs) pthread_join(s->watcher, NULL);
     if (s->daemon) MHD_stop_daemon(s->daemon);
     else close(s->options.listen_fd);
     if (s->epoll_fd >= 0) close(s->epoll_fd);

@@ -30,6 +30,7 @@ typedef struct HttpServerOptions {
     size_t body_bytes_max, bodies_bytes_max;
     /* Waiting for a reader; drained() when it falls below low. */
     size_t stream_bytes_low, stream_bytes_max;
+    const char *no_memory; /* JSON, a literal: the answer when there is no memory for the answer */
     void *context;
     void (*head)(void *context,
                  HttpExchange *x); /* may answer; the body is then read and dropped */

@@ -71,13 +71,16 @@ static void comment_silent_streams(HttpServer *s, uint64_t now)
             (void)http_stream_write_locked(x, x->idle, strlen(x->idle));
 }
 
-static void tick(HttpServer *s, uint64_t now)
+/* Result  false: the server closes. */
+static bool tick(HttpServer *s, uint64_t now)
 {
     pthread_mutex_lock(&s->lock);
+    bool closing = s->closing;
     end_lines(s, now);
     comment_silent_streams(s, now);
     pthread_mutex_unlock(&s->lock);
-    if (s->options.tick) s->options.tick(s->options.context);
+    if (!closing && s->options.tick) s->options.tick(s->options.context);
+    return !closing;
 }
 
 void *http_watch(void *server)
@@ -92,6 +95,6 @@ void *http_watch(void *server)
             lose(s, events[i].data.u64);
         }
         uint64_t now = clock_now_ns();
-        if (now - last >= SECOND_NS) tick(s, last = now);
+        if (now - last >= SECOND_NS && !tick(s, last = now)) return NULL;
     }
 }

@@ -16,6 +16,7 @@
 
 #include "api/node_about.h"
 #include "api/node_gate.h"
+#include "host/clock.h"
 #include "host/log.h"
 #include "host/memory.h"
 #include "host/process.h"
@@ -432,12 +433,10 @@ static void drain(NodeServer *s)
 {
     atomic_store(&s->draining, true);
     pthread_mutex_lock(&s->lock);
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += s->options.drain_s;
-    int late = 0;
+    uint64_t until_ns = clock_now_ns() + s->options.drain_s * UINT64_C(1000000000);
+    bool late = false;
     while ((s->first || s->running) && !late)
-        late = pthread_cond_timedwait(&s->idle, &s->lock, &until);
+        late = !clock_wait_until(&s->idle, &s->lock, until_ns);
     pthread_mutex_unlock(&s->lock);
     if (late) log_say(LOG_ERROR, "what was begun is not done after %u s", s->options.drain_s);
     /* What is finished still has to reach its readers. */
@@ -462,11 +461,17 @@ void node_server_limit_bodies(NodeServer *s, size_t body_bytes_max, size_t bodie
 
 /* ---- Opening and closing ---- */
 
+/* As node_error_write has it. */
+static const char no_memory[] =
+    "{\"error\":{\"message\":\"not enough memory for the answer\",\"type\":\"node_error\","
+    "\"param\":null,\"code\":\"memory\",\"retryable\":true}}";
+
 static Error start(NodeServer *s, Why *why)
 {
     const NodeServerOptions *o = &s->options;
     HttpServerOptions http = {
         .listen_fd = o->listen.fd,
+        .no_memory = no_memory,
         .connections_max = CONNECTIONS_MAX,
         .connection_bytes = CONNECTION_BYTES,
         .certificate_file = o->certificate_file,
@@ -501,7 +506,7 @@ Error node_server_open(const NodeServerOptions *options, NodeServer **out, Why *
     s->body_bytes_max = options->body_bytes_max;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->news, NULL);
-    pthread_cond_init(&s->idle, NULL);
+    clock_condition(&s->idle);
     *out = s; /* requests may arrive before this function is left */
     Error error = start(s, why);
     if (error == OK) return OK;

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "host/clock.h"
 #include "host/places.h"
 #include "host/stop.h"
 #include "host/whole.h"
@@ -238,12 +238,8 @@ static WardenAnswer ask(WardenLevels *l, uint32_t slab)
     (void)pthread_mutex_lock(&l->lock);
     WardenAnswer answer = warden_ask(l->policy, slab, &evicted);
     if (evicted != WARDEN_NONE) memory_give_back(l, evicted);
-    if (answer == WARDEN_WAIT) {
-        struct timespec until;
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++; /* to look at the wish to stop now and then */
-        (void)pthread_cond_timedwait(&l->filled, &l->lock, &until);
-    }
+    if (answer == WARDEN_WAIT) /* to look at the wish to stop now and then */
+        (void)clock_wait_until(&l->filled, &l->lock, clock_now_ns() + 1000000000);
     (void)pthread_mutex_unlock(&l->lock);
     return answer;
 }
@@ -427,7 +423,7 @@ Error warden_levels_open(const WardenLevelsOptions *options, WardenLevels **out,
     l->source = (KnotSource){store_size_of, store_read_of, l};
     l->memory = -1;
     (void)pthread_mutex_init(&l->lock, NULL);
-    (void)pthread_cond_init(&l->filled, NULL);
+    clock_condition(&l->filled);
     Error e = open_parts(l, why);
     if (e) warden_levels_close(l);
     else *out = l;

@@ -128,12 +128,16 @@ __attribute__((destructor)) static void end(void)
     (void)fclose(f);
 }
 
-static bool is_due(Kind kind, const void *caller)
+static bool is_program(const void *caller)
 {
     uintptr_t address = (uintptr_t)caller;
+    return address >= program_first && address < program_last;
+}
+
+static bool is_due(Kind kind, const void *caller)
+{
     if ((long)kind != atomic_load(&control->kind)) return false;
-    if (!atomic_load(&control->libraries) && (address < program_first || address >= program_last))
-        return false;
+    if (!atomic_load(&control->libraries) && !is_program(caller)) return false;
     long number = atomic_fetch_add(&control->count, 1) + 1, at = atomic_load(&control->at);
     bool due = at && (number == at || (atomic_load(&control->lasts) && number > at));
     if (due) atomic_fetch_add(&control->failed, 1);
@@ -199,6 +203,13 @@ void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t
 
 /* --- bytes --- */
 
+/* Of a file, a pipe or a socket. Calls on an eventfd, by which threads wake each other, cannot fail. */
+static bool can_fail(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) != 0;
+}
+
 static size_t some(size_t bytes, const void *caller)
 {
     if (bytes > 1 && is_due(SHORT, caller)) return bytes / 2;
@@ -208,14 +219,14 @@ static size_t some(size_t bytes, const void *caller)
 ssize_t read(int fd, void *to, size_t bytes)
 {
     REAL(read, ssize_t, int, void *, size_t);
-    if (FAILS(READ, EIO) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, to, some(bytes, CALLER));
+    if (can_fail(fd) && (FAILS(READ, EIO) || FAILS(AGAIN, EINTR))) return -1;
+    return real(fd, to, can_fail(fd) ? some(bytes, CALLER) : bytes);
 }
 
 ssize_t pread(int fd, void *to, size_t bytes, off_t offset)
 {
     REAL(pread, ssize_t, int, void *, size_t, off_t);
-    if (FAILS(READ, EIO) || FAILS(AGAIN, EINTR)) return -1;
+    if (can_fail(fd) && (FAILS(READ, EIO) || FAILS(AGAIN, EINTR))) return -1;
     return real(fd, to, some(bytes, CALLER), offset);
 }
 
@@ -223,20 +234,21 @@ ssize_t recv(int fd, void *to, size_t bytes, int flags)
 {
     REAL(recv, ssize_t, int, void *, size_t, int);
     if (FAILS(READ, ECONNRESET) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, to, some(bytes, CALLER), flags);
+    /* What an edge-triggered socket moves less is a sign: there is no more. Libraries rely on it. */
+    return real(fd, to, is_program(CALLER) ? some(bytes, CALLER) : bytes, flags);
 }
 
 ssize_t write(int fd, const void *from, size_t bytes)
 {
     REAL(write, ssize_t, int, const void *, size_t);
-    if (FAILS(WRITE, ENOSPC) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, from, some(bytes, CALLER));
+    if (can_fail(fd) && (FAILS(WRITE, ENOSPC) || FAILS(AGAIN, EINTR))) return -1;
+    return real(fd, from, can_fail(fd) ? some(bytes, CALLER) : bytes);
 }
 
 ssize_t pwrite(int fd, const void *from, size_t bytes, off_t offset)
 {
     REAL(pwrite, ssize_t, int, const void *, size_t, off_t);
-    if (FAILS(WRITE, ENOSPC) || FAILS(AGAIN, EINTR)) return -1;
+    if (can_fail(fd) && (FAILS(WRITE, ENOSPC) || FAILS(AGAIN, EINTR))) return -1;
     return real(fd, from, some(bytes, CALLER), offset);
 }
 
@@ -244,7 +256,7 @@ ssize_t send(int fd, const void *from, size_t bytes, int flags)
 {
     REAL(send, ssize_t, int, const void *, size_t, int);
     if (FAILS(WRITE, EPIPE) || FAILS(AGAIN, EINTR)) return -1;
-    return real(fd, from, some(bytes, CALLER), flags);
+    return real(fd, from, is_program(CALLER) ? some(bytes, CALLER) : bytes, flags);
 }
 
 /* Only the first part that has bytes, and of it only some. */
@@ -266,7 +278,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     struct msghdr less = *message;
     struct iovec part;
     if (FAILS(WRITE, EPIPE) || FAILS(AGAIN, EINTR)) return -1;
-    if (less.msg_iovlen) shorten(&less, &part, CALLER);
+    if (less.msg_iovlen && is_program(CALLER)) shorten(&less, &part, CALLER);
     return real(fd, &less, flags);
 }
 
@@ -286,7 +298,7 @@ int poll(struct pollfd *fds, nfds_t fd_count, int timeout_ms)
 int epoll_wait(int fd, struct epoll_event *events, int room, int timeout_ms)
 {
     REAL(epoll_wait, int, int, struct epoll_event *, int, int);
-    return FAILS(AGAIN, EINTR) || FAILS(WAIT, EINVAL) ? -1 : real(fd, events, room, timeout_ms);
+    return FAILS(AGAIN, EINTR) ? -1 : real(fd, events, room, timeout_ms);
 }
 
 int ppoll(struct pollfd *fds, nfds_t fd_count, const struct timespec *timeout, const sigset_t *mask)
@@ -445,7 +457,7 @@ int epoll_create1(int flags)
 int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
 {
     REAL(epoll_ctl, int, int, int, int, struct epoll_event *);
-    return FAILS(WAIT, ENOMEM) ? -1 : real(epoll, what, fd, event);
+    return what == EPOLL_CTL_ADD && FAILS(WAIT, ENOMEM) ? -1 : real(epoll, what, fd, event);
 }
 
 int pipe2(int pipes[2], int flags)
