@@ -78,6 +78,7 @@ arm64:
 faults:
 	@scripts/build default $(JOBS) cobord fail_nth
 	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_nth_test.py --all
+	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_serving_test.py --all
 	@COBORD=build/cobord python3 tests/system/changed_file_test.py
 
 # A cluster and a server under mixed traffic while nodes are killed; SEED=N for one again. MINUTES=1 is a look.
