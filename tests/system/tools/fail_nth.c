@@ -8,8 +8,8 @@
  *     FAIL_AT      which one, from 1; 0: none
  *     FAIL_LASTS   when set, all that follow fail as well, as on a full disk
  *     FAIL_COUNT   a file: how many calls of the kind there were is written to it at the end
- *     FAIL_CONTROL a folder, instead of all these: what fails stands in a file there, named after the node (station-0) or
- *                  "self", and may change while the program runs. Its words, of 64 bits each:
+ *     FAIL_CONTROL a folder, instead of all these: what fails stands in a file there, named after the node
+ *                  (station-0) or "self", and may change while the program runs. Its words, of 64 bits each:
  *
  *                  kind | at | lasts | libraries | count | failed
  *
