@@ -255,6 +255,12 @@ static void progress_tell_step(void *context, const char *stage, uint64_t done, 
     progress_step(stage, done, total);
 }
 
+static void progress_tell_end(void *context)
+{
+    (void)context;
+    progress_end(true);
+}
+
 static void progress_tell_note(void *context, const char *line)
 {
     (void)context;
@@ -263,6 +269,7 @@ static void progress_tell_note(void *context, const char *line)
 
 const Tell *progress_tell(void)
 {
-    static const Tell tell = {progress_tell_step, progress_tell_note, NULL};
+    static const Tell tell = {
+        .step = progress_tell_step, .end = progress_tell_end, .note = progress_tell_note};
     return &tell;
 }

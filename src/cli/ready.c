@@ -7,6 +7,7 @@
 
 #include "cli/complain.h"
 #include "cli/options.h"
+#include "cli/server_address.h"
 #include "cli/verbs.h"
 #include "host/http_client.h"
 #include "host/key.h"
@@ -19,8 +20,10 @@ const OptionVerb ready_verb = {
     .usage = "[URL | --cluster FILE --id ID] [--tls-ca FILE]",
     .summary =
         "Exits with 0 when a server is ready, with 1 when it is not or does not answer: for\n"
-        "probes and scripts that wait. URL is a server's, http://127.0.0.1:8080 if left out; a\n"
-        "cluster file says where a node is, its key, and which certificates to trust.",
+        "probes and scripts that wait. URL is a server's; without one COBORD_URL, else where\n"
+        "`cobord serve` listens with the same variables (COBORD_LISTEN, COBORD_TLS_CERTIFICATE),\n"
+        "http://127.0.0.1:8080 by default. A cluster file says where a node is, its key, and which\n"
+        "certificates to trust.",
     .examples = "  cobord ready\n"
                 "  cobord ready http://10.0.0.7:8080\n"
                 "  cobord ready --cluster cluster.json --id station-0\n",
@@ -29,33 +32,12 @@ const OptionVerb ready_verb = {
     .operand_names = "[URL]",
 };
 
-enum { READY_DEADLINE_MS = 4000, READY_GIVEN_BYTES_MAX = 512, READY_ANSWER_BYTES_MAX = 4096 };
+enum { READY_DEADLINE_MS = 4000, READY_ANSWER_BYTES_MAX = 4096 };
 
 typedef struct Ready {
     char url[HTTP_CLIENT_URL_BYTES_MAX], ca[NODE_PATH_BYTES], key[KEY_BYTES_MAX + 1];
+    bool own; /* this machine's server, by the settings it was started with */
 } Ready;
-
-/* "10.0.0.7:8080/" becomes "http://10.0.0.7:8080/ready". */
-static bool ready_make_url(const char *given, bool tls, Ready *r)
-{
-    size_t bytes = strlen(given);
-    while (bytes && given[bytes - 1] == '/') bytes--;
-    bool has_scheme = strncmp(given, "http://", 7) == 0 || strncmp(given, "https://", 8) == 0;
-    if (!bytes || bytes > READY_GIVEN_BYTES_MAX) return false;
-    (void)snprintf(r->url, sizeof r->url, "%s%.*s/ready",
-                   has_scheme ? ""
-                   : tls      ? "https://"
-                              : "http://",
-                   (int)bytes, given);
-    return true;
-}
-
-/* A node that listens on all addresses is asked on this machine's own. */
-static const char *ready_host(const char *host)
-{
-    if (strcmp(host, "0.0.0.0") == 0) return "127.0.0.1";
-    return strcmp(host, "::") == 0 ? "::1" : host;
-}
 
 static Error ready_of_node(const char *path, const ClusterFile *c, const char *id, Ready *r,
                            Why *why)
@@ -65,7 +47,7 @@ static Error ready_of_node(const char *path, const ClusterFile *c, const char *i
     const ClusterNode *node = cluster_file_find(c, id);
     if (!node) return error_why(why, ERR_NOT_FOUND, "node %.40s in the cluster file", id);
     (void)snprintf(r->url, sizeof r->url, "http%s://%s/ready", c->tls_certificate[0] ? "s" : "",
-                   ports_text(ready_host(node->host), node->port, place));
+                   ports_text(server_address_host(node->host), node->port, place));
     if (c->tls_ca[0]) TRY(node_path(path, c->tls_ca, r->ca, why));
     if (!c->key_file[0] || node->role == CLUSTER_COORDINATOR) return OK;
     TRY(node_path(path, c->key_file, key_path, why));
@@ -76,7 +58,9 @@ static Error ready_ask(const Ready *r, const char *ca, Why *why)
 {
     static uint8_t answer[READY_ANSWER_BYTES_MAX];
     HttpClient *client;
-    HttpClientOptions options = {.ca_file = ca, .key = r->key[0] ? r->key : NULL};
+    /* Its own certificate is for the names that others call it by; nothing secret is sent. */
+    HttpClientOptions options = {
+        .ca_file = ca, .key = r->key[0] ? r->key : NULL, .unverified = r->own && !ca && !r->key[0]};
     HttpCall call = {.method = "GET", .url = r->url, .deadline_ms = READY_DEADLINE_MS};
     call.answer = answer;
     call.answer_room = sizeof answer;
@@ -89,6 +73,13 @@ static Error ready_ask(const Ready *r, const char *ca, Why *why)
     if (call.error != OK || call.status == 200) return call.error;
     return error_why(why, ERR_UNREACHABLE, "%s: it answers, and is not ready (status %u)", r->url,
                      call.status);
+}
+
+static const char *ready_advice(const Why *why)
+{
+    if (strstr(why->text, "not trusted")) return "Say which certificates to trust: --tls-ca FILE";
+    if (strstr(why->text, "broken off")) return "With TLS its address begins with https://";
+    return "Wait a little, or see: cobord status";
 }
 
 int cli_ready(int argc, char **argv)
@@ -110,11 +101,14 @@ int cli_ready(int argc, char **argv)
         error = ready_of_node(path, &cluster, id, &ready, &why);
         free(memory);
         if (error != OK) return complain(error, &why, path, NULL);
-    } else if (!ready_make_url(o.operand_count ? o.operands[0] : "127.0.0.1:8080", trusted != NULL,
-                               &ready)) {
-        return complain_usage("ready: the URL must have 1 to %d bytes", READY_GIVEN_BYTES_MAX);
+    } else if (!o.operand_count) {
+        Error error =
+            server_address_default(trusted != NULL, "/ready", ready.url, &ready.own, &why);
+        if (error != OK) return complain(error, &why, NULL, NULL);
+    } else if (!server_address_make(o.operands[0], trusted != NULL, "/ready", ready.url)) {
+        return complain_usage("ready: the URL must have 1 to %d bytes", SERVER_ADDRESS_GIVEN_MAX);
     }
     Error error = ready_ask(&ready, trusted ? trusted : ready.ca[0] ? ready.ca : NULL, &why);
     explicit_bzero(ready.key, sizeof ready.key);
-    return error == OK ? 0 : complain(error, &why, NULL, "Wait a little, or see: cobord status");
+    return error == OK ? 0 : complain(error, &why, NULL, ready_advice(&why));
 }

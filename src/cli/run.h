@@ -18,6 +18,7 @@ typedef struct RunTiming {
     uint32_t told, prompt,
         generated; /* tokens of the conversation; of those that were read; of the answer */
     double start, first, end;
+    double coarse; /* shorter times are not measured: they give no speed */
     uint64_t guessed, right;
 } RunTiming;
 
@@ -60,7 +61,10 @@ void run_answer_drop(Run *r, size_t keep);
 MUST_CHECK Error run_answer_make(Run *r, Why *why);
 /* Shows more of the answer, and keeps it. Whole characters. Errors  ERR_IO, ERR_MEMORY. */
 MUST_CHECK Error run_answer_show(Run *r, const uint8_t *text, size_t bytes, Why *why);
-/* "12 tokens, 40.3 tokens/s, first after 0.21 s", and with `all` the prompt's figures. */
+/* Whether the answer's speed is known: of one token it is not. */
+bool run_answer_is_measured(const RunTiming *timing);
+/* "12 tokens, 40.3 tokens/s, first after 0.21 s", and with `all` the prompt's figures; without a speed that is not
+ * known. */
 void run_answer_describe(const RunTiming *timing, bool all, char *out, size_t out_bytes);
 
 /* Talks until the person has enough. Result  the error that ended it, or OK. */

@@ -134,30 +134,51 @@ static Error answer_ids(Run *r, const uint32_t *ids, size_t count, Why *why)
     return error;
 }
 
+bool run_answer_is_measured(const RunTiming *t)
+{
+    double decode = t->end - t->first;
+    return t->generated > 1 && decode > 0 && decode >= t->coarse;
+}
+
+/* ", 54.5 tokens/s", or nothing of what was too short to be measured. */
+static const char *speed_text(uint32_t tokens, double seconds, double coarse, char out[40])
+{
+    out[0] = '\0';
+    if (tokens && seconds > 0 && seconds >= coarse)
+        (void)snprintf(out, 40, ", %.1f tokens/s", tokens / seconds);
+    return out;
+}
+
+static const char *decode_text(const RunTiming *t, char out[40])
+{
+    return speed_text(t->generated ? t->generated - 1 : 0, t->end - t->first, t->coarse, out);
+}
+
+static const char *prompt_text(const RunTiming *t, char out[40])
+{
+    return speed_text(t->prompt, t->first - t->start, t->coarse, out);
+}
+
 void run_answer_describe(const RunTiming *t, bool all, char *out, size_t out_bytes)
 {
-    double prompt = t->first - t->start, decode = t->end - t->first;
-    char more[80] = "", guesses[64] = "";
+    char more[80] = "", guesses[64] = "", speed[40];
     if (all)
-        (void)snprintf(more, sizeof more, ", prompt %" PRIu32 " tokens, %.1f tokens/s", t->prompt,
-                       prompt > 0 ? t->prompt / prompt : 0.0);
+        (void)snprintf(more, sizeof more, ", prompt %" PRIu32 " tokens%s", t->prompt,
+                       prompt_text(t, speed));
     if (all && t->guessed)
         (void)snprintf(guesses, sizeof guesses, ", %" PRIu64 " of %" PRIu64 " guesses right",
                        t->right, t->guessed);
-    (void)snprintf(out, out_bytes, "%" PRIu32 " token%s, %.1f tokens/s, first after %.2f s%s%s",
-                   t->generated, t->generated == 1 ? "" : "s",
-                   decode > 0 && t->generated > 1 ? (t->generated - 1) / decode : 0.0, prompt, more,
+    (void)snprintf(out, out_bytes, "%" PRIu32 " token%s%s, first after %.2f s%s%s", t->generated,
+                   t->generated == 1 ? "" : "s", decode_text(t, speed), t->first - t->start, more,
                    guesses);
 }
 
 /* Scripts read this line. */
 static void print_speed_plain(const RunTiming *t)
 {
-    double prompt = t->first - t->start, decode = t->end - t->first;
-    fprintf(stderr,
-            "\n[prompt %" PRIu32 " tokens, %.1f tokens/s; answer %" PRIu32 " tokens, %.1f tokens/s",
-            t->prompt, prompt > 0 ? t->prompt / prompt : 0.0, t->generated,
-            decode > 0 && t->generated > 1 ? (t->generated - 1) / decode : 0.0);
+    char prompt[40], decode[40];
+    fprintf(stderr, "\n[prompt %" PRIu32 " tokens%s; answer %" PRIu32 " tokens%s", t->prompt,
+            prompt_text(t, prompt), t->generated, decode_text(t, decode));
     if (t->guessed)
         fprintf(stderr, ", %" PRIu64 " of %" PRIu64 " guesses right", t->right, t->guessed);
     fprintf(stderr, "]\n");

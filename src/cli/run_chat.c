@@ -43,8 +43,9 @@ static void count(RunChat *c)
     const RunTiming *t = &c->run->timing;
     c->answers++;
     c->tokens += t->generated;
-    if (t->generated > 1) c->decoded += t->generated - 1;
-    if (t->end > t->first) c->seconds += t->end - t->first;
+    if (!run_answer_is_measured(t)) return;
+    c->decoded += t->generated - 1;
+    c->seconds += t->end - t->first;
 }
 
 /* Answers what the turns say. Errors  ERR_CANCELLED when it was stopped before a word. */

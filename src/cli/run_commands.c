@@ -17,7 +17,7 @@
 typedef Error Command(RunChat *c, const char *argument, Why *why);
 
 typedef struct CommandRow {
-    const char *name, *alias, *argument, *help; /* alias NULL: none */
+    const char *name, *alias, *argument, *help; /* alias NULL: none; help NULL: not in the list */
     Command *command;
 } CommandRow;
 
@@ -35,7 +35,8 @@ static const CommandRow commands[] = {
     {"/save", NULL, "FILE", "writes the conversation as JSON", do_save},
     {"/load", NULL, "FILE", "goes on with a saved conversation", do_load},
     {"/stats", NULL, "", "tokens, speed, memory", do_stats},
-    {"/quit", "/bye", "", "ends the chat; so does Ctrl-D", do_quit},
+    {"/quit", "/bye", "", "ends the chat; so do /exit and Ctrl-D", do_quit},
+    {"/exit", NULL, "", NULL, do_quit},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -58,6 +59,7 @@ static Error do_help(RunChat *c, const char *argument, Why *why)
     (void)why;
     for (size_t i = 0; i < COMMANDS; i++) {
         char head[48];
+        if (!commands[i].help) continue;
         (void)snprintf(head, sizeof head, "%s %s", commands[i].name, commands[i].argument);
         fprintf(stderr, "  %-23s %s%s%s%s\n", head, commands[i].help,
                 commands[i].alias ? " (also " : "", commands[i].alias ? commands[i].alias : "",
@@ -328,8 +330,10 @@ static Error do_stats(RunChat *c, const char *argument, Why *why)
     run_answer_describe(&r->timing, true, last, sizeof last);
     show_model(r);
     fprintf(stderr, "  last answer   %s\n", c->answers ? last : "none yet");
-    fprintf(stderr, "  this chat     %" PRIu64 " answers, %" PRIu64 " tokens, %.1f tokens/s\n",
-            c->answers, c->tokens, c->seconds > 0 ? (double)c->decoded / c->seconds : 0.0);
+    fprintf(stderr, "  this chat     %" PRIu64 " answers, %" PRIu64 " tokens", c->answers,
+            c->tokens);
+    if (c->seconds > 0) fprintf(stderr, ", %.1f tokens/s", (double)c->decoded / c->seconds);
+    fputc('\n', stderr);
     fprintf(stderr, "  memory        %s, at its peak %s\n", now, peak);
     return OK;
 }

@@ -13,7 +13,8 @@
 enum {
     ANSWER_BYTES_MAX = 32 << 20, /* of all events */
     ANSWER_DEADLINE_MS = 24 * 3600 * 1000,
-    LOOK_MS = 20, /* between looks at what has come */
+    LOOK_MS = 20,              /* between looks at what has come */
+    MEASURED_MS = 5 * LOOK_MS, /* the least that such looks tell a speed from */
     SAID_BYTES = 300
 };
 
@@ -113,6 +114,9 @@ static void read_usage(Remote *m, yyjson_val *usage)
     RunTiming *t = &m->run->timing;
     if (!yyjson_is_obj(usage)) return;
     t->prompt = (uint32_t)yyjson_get_uint(yyjson_obj_get(usage, "prompt_tokens"));
+    uint64_t cached = yyjson_get_uint(
+        yyjson_obj_get(yyjson_obj_get(usage, "prompt_tokens_details"), "cached_tokens"));
+    t->prompt -= cached < t->prompt ? (uint32_t)cached : t->prompt;
     t->generated = (uint32_t)yyjson_get_uint(yyjson_obj_get(usage, "completion_tokens"));
 }
 
@@ -229,6 +233,7 @@ Error run_remote_answer(Run *r, Why *why)
     Error error =
         m.call.answer ? make_url(&m, why) : error_why(why, ERR_MEMORY, "no memory for the answer");
     if (error == OK) error = make_body(&m, why);
+    t->coarse = (double)MEASURED_MS / 1000;
     t->start = t->first = engine_options_seconds();
     if (error == OK) error = listen_to(&m, why);
     t->end = engine_options_seconds();

@@ -9,6 +9,7 @@
 
 #include "cli/complain.h"
 #include "cli/options.h"
+#include "cli/server_address.h"
 #include "cli/verbs.h"
 #include "host/http_client.h"
 #include "host/node.h"
@@ -22,8 +23,9 @@ const OptionVerb status_verb = {
     .summary =
         "Shows a running cluster: who owns what, who is missing, memory, weights in memory, queue,\n"
         "and how long calls take; of `cobord serve` the roles in its process. URL is the\n"
-        "coordinator's, http://127.0.0.1:8080 if left out;\n"
-        "a cluster file says where it is, and which certificates to trust.",
+        "coordinator's; without one COBORD_URL, else where `cobord serve` listens with the same\n"
+        "variables (COBORD_LISTEN), http://127.0.0.1:8080 by default. A cluster file says where it\n"
+        "is, and which certificates to trust.",
     .examples = "  cobord status\n"
                 "  cobord status http://10.0.0.7:8080 --json\n"
                 "  cobord status https://10.0.0.7:8443 --tls-ca ca.pem\n",
@@ -33,23 +35,8 @@ const OptionVerb status_verb = {
 };
 
 enum { STATUS_ANSWER_BYTES_MAX = 4 << 20, STATUS_DEADLINE_MS = 5000, STATUS_TEXT_BYTES = 512 };
-static const char status_place[] = "127.0.0.1:8080";
 
 /* ---- Asking ---- */
-
-/* "10.0.0.7:8080/" becomes "http://10.0.0.7:8080/cluster"; who trusts a certificate wants one to be shown. */
-static bool status_make_url(const char *given, bool tls, char out[HTTP_CLIENT_URL_BYTES_MAX])
-{
-    size_t bytes = strlen(given);
-    while (bytes && given[bytes - 1] == '/') bytes--;
-    bool has_scheme = strncmp(given, "http://", 7) == 0 || strncmp(given, "https://", 8) == 0;
-    int n = snprintf(out, HTTP_CLIENT_URL_BYTES_MAX, "%s%.*s/cluster",
-                     has_scheme ? ""
-                     : tls      ? "https://"
-                                : "http://",
-                     (int)(bytes < STATUS_TEXT_BYTES ? bytes : STATUS_TEXT_BYTES), given);
-    return bytes && bytes <= STATUS_TEXT_BYTES && n > 0 && n < HTTP_CLIENT_URL_BYTES_MAX;
-}
 
 static Error status_ask(const char *url, const char *ca_file, const char *key, HttpCall *call,
                         Why *why)
@@ -313,9 +300,13 @@ int cli_status(int argc, char **argv)
         return complain_usage("status: a URL or --cluster FILE, not both");
     Error error = cluster ? status_read_cluster(cluster, trusted != NULL, url, ca, &why) : OK;
     if (error != OK) return complain(error, &why, cluster, complain_cluster_file(error));
-    const char *given = o.operand_count ? o.operands[0] : status_place;
-    if (!cluster && !status_make_url(given, trusted != NULL, url))
-        return complain_usage("status: the URL must have 1 to %d bytes", STATUS_TEXT_BYTES);
+    if (!cluster && !o.operand_count) {
+        bool own;
+        error = server_address_default(trusted != NULL, "/cluster", url, &own, &why);
+        if (error != OK) return complain(error, &why, NULL, NULL);
+    } else if (!cluster && !server_address_make(o.operands[0], trusted != NULL, "/cluster", url)) {
+        return complain_usage("status: the URL must have 1 to %d bytes", SERVER_ADDRESS_GIVEN_MAX);
+    }
     error = status_ask(url,
                        trusted ? trusted
                        : ca[0] ? ca

@@ -120,7 +120,7 @@ struct Remote {
     RemoteQuestion *questions;
     uint32_t next_report;
     uint64_t tick_ns, look_ns;
-    bool table_shown, complete, complete_once;
+    bool table_shown, complete, complete_told, complete_once;
     uint64_t told_ns; /* of missing nodes */
     /* under the lock */
     pthread_mutex_t lock;

@@ -197,21 +197,22 @@ static bool can_stand_in(const Remote *r)
     return complete;
 }
 
-static void tell_completeness(Remote *r, uint64_t now_ns, bool complete, const Why *why)
+/* After the lines of the nodes that are its cause. */
+static void tell_completeness(Remote *r, uint64_t now_ns)
 {
-    uint64_t seconds = (now_ns - r->opened_ns) / 1000000000u;
-    if (complete && !r->complete) {
+    if (r->complete && !r->complete_told) {
         log_say(LOG_INFO, "the cluster is complete, %llu s after the start",
-                (unsigned long long)seconds);
-    } else if (!complete && r->table_shown &&
-               (r->complete || now_ns - r->told_ns > TOLD_AGAIN_S * 1000000000ull)) {
-        log_say(LOG_ERROR, "the cluster is not complete: %s%s", why->text,
+                (unsigned long long)(now_ns - r->opened_ns) / 1000000000u);
+    } else if (!r->complete && r->table_shown &&
+               (r->complete_told || now_ns - r->told_ns > TOLD_AGAIN_S * 1000000000ull)) {
+        log_say(LOG_ERROR, "the cluster is not complete: %s%s", r->missing.text,
                 r->ready ? "; its rows are read here" : "");
         r->told_ns = now_ns;
     }
+    r->complete_told = r->complete;
 }
 
-static void look_at_readiness(Remote *r, uint64_t now_ns)
+static void look_at_readiness(Remote *r)
 {
     Why why = {{0}};
     bool complete = !r->complete_once || pipeline_is_complete(r->pipeline, &why);
@@ -222,7 +223,6 @@ static void look_at_readiness(Remote *r, uint64_t now_ns)
         pthread_mutex_unlock(&r->lock);
     }
     r->ready = complete || (r->complete_once && can_stand_in(r));
-    tell_completeness(r, now_ns, complete, &why);
     r->complete_once |= complete;
     r->complete = complete;
 }
@@ -278,6 +278,12 @@ static void tell_changes(Remote *r, uint32_t node)
     p->logged_failures = known.failures;
 }
 
+static void tell_all_changes(Remote *r)
+{
+    for (uint32_t i = 0; r->complete_once && i < cluster_of(r)->node_count; i++)
+        if (is_worker(&cluster_of(r)->nodes[i])) tell_changes(r, i);
+}
+
 static size_t describe(const Remote *r, uint64_t now_ns, char *out, size_t room)
 {
     const Fleet fleet = {.cluster = cluster_of(r),
@@ -319,12 +325,12 @@ void remote_watch_tick(Remote *r, uint64_t now_ns)
     ask_those_due(r, now_ns);
     if (now_ns >= r->look_ns) {
         r->look_ns = now_ns + LOOK_NS;
-        look_at_readiness(r, now_ns);
+        look_at_readiness(r);
     }
     if (now_ns < r->tick_ns) return;
     r->tick_ns = now_ns + (r->complete_once ? TICK_NS : START_TICK_NS);
     if (!r->table_shown) show_table(r);
-    for (uint32_t i = 0; r->complete_once && i < cluster_of(r)->node_count; i++)
-        if (is_worker(&cluster_of(r)->nodes[i])) tell_changes(r, i);
+    tell_all_changes(r);
+    tell_completeness(r, now_ns);
     take_snapshot(r, now_ns);
 }

@@ -355,6 +355,7 @@ Error slice_fill_fetch(Slice *s, Why *why)
         f->step = buffers + SLICE_STEP_BYTES;
         f->total = slice_fill_bytes(s);
         e = fetch_all(f, why);
+        if (e == OK) tell_end(s->node->options->tell);
     }
     free(buffers);
     free(f);

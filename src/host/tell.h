@@ -9,6 +9,8 @@ typedef struct Tell {
     /* `stage` is a short word ("download", "encode"); a new one starts a new bar. `total` 0: not
      * known. */
     void (*step)(void *context, const char *stage, uint64_t done, uint64_t total);
+    /* The stage is over, and went well: of a process that goes on after it. */
+    void (*end)(void *context);
     /* One line that stays (a fallback taken, a retry), without a line break. */
     void (*note)(void *context, const char *line);
     void *context;
@@ -18,6 +20,10 @@ typedef struct Tell {
 static inline void tell_step(const Tell *tell, const char *stage, uint64_t done, uint64_t total)
 {
     if (tell && tell->step) tell->step(tell->context, stage, done, total);
+}
+static inline void tell_end(const Tell *tell)
+{
+    if (tell && tell->end) tell->end(tell->context);
 }
 static inline void tell_note(const Tell *tell, const char *line)
 {

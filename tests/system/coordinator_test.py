@@ -480,8 +480,21 @@ class LostNodesTest(unittest.TestCase):
             c.kill("station-0")
             c.wait_ready(503)
             self.assertIn("station-0", c.missing())
+            self.causes_come_first(c)
         finally:
             c.stop()
+
+    def causes_come_first(self, c):
+        """What the log says of a node stands before what follows for the cluster."""
+        errors = c.nodes["coordinator-0"].errors
+        wait_until(lambda: "station-0 (layers" in errors(), "station-0")
+        c.start("shard-1")
+        c.start("station-0")
+        wait_until(lambda: errors().count("the cluster is complete") == 2, "complete")
+        said = errors()
+        self.assertLess(said.index("shard-1 (ids"), said.index("the cluster is not complete: shard-1"))
+        for node in ("shard-1", "station-0"):
+            self.assertLess(said.index(" is back", said.index(node + " (")), said.rindex("the cluster is complete"))
 
     def test_degraded(self):
         """No shard, and an own store that is damaged: the answer says so, whole and as a stream."""

@@ -8,7 +8,6 @@ is called; everything else is real."""
 import json
 import os
 import pathlib
-import pty
 import re
 import shutil
 import signal
@@ -24,6 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import _cloudflare
 import _packages
 import _servers
+from _terminal import Terminal, environment
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COBORD = os.path.abspath(os.environ.get("COBORD", "build/cobord"))
@@ -450,20 +450,15 @@ class Deployments(Case):
         return subprocess.Popen(words, stderr=stderr, stdout=subprocess.PIPE, env=env, **how)
 
     def test_a_bar_on_a_terminal(self):
-        ours, theirs = pty.openpty()
-        p = self.begin(theirs)
-        os.close(theirs)
-        said = b""
-        try:
-            while piece := os.read(ours, 4096):
-                said += piece
-        except OSError:  # the other end was closed
-            pass
-        os.close(ours)
-        p.communicate()
-        self.assertEqual(p.returncode, 0, said)
-        self.assertRegex(said.decode(), r"\rupload  \[=*>? *\] +\d+ %  \d+ MB of \d+ MB")
-        self.assertRegex(said.decode(), r"deployed 2 of \d+: station-0")
+        env = {**environment(), **self.server.environment, "XDG_CONFIG_HOME": os.path.join(self.folder, "config")}
+        words = [COBORD, "deploy", "cloudflare", MODEL, "-o", self.out, "--wrangler", self.program, "--modules",
+                 self.modules]
+        with Terminal(words, columns=80, env=env) as t:
+            t.wait(r"^upload  \[=*>? *\] +\d+ %  \d+ MB of \d+ MB")
+            t.wait(r"^deployed 2 of \d+: station-0")
+            self.assertEqual(t.code(), 0)
+            self.assertNotRegex(t.screen(), r"upload  \[")
+            self.assertRegex(t.screen(), r"(?m)^cobord: deployed: \d+ scripts$")
 
     def test_ctrl_c(self):
         """In the middle of the upload: nothing has the final name, and the next run goes on."""

@@ -5,7 +5,7 @@ home.
 
 A comment in front of a block says what is different here: <!-- test: skip: WHY -->; `second terminal` runs it beside
 what follows; `elsewhere` with a cache of its own, as on another machine; `in-tree` in the source tree; `wait for URL`
-until that answers 200. Port 8080 becomes a free one, and the three machines three addresses of this one.
+until that answers 200. Port 8080 becomes a free one, the three machines three addresses of this one, and /tmp a folder.
 """
 import json
 import os
@@ -83,6 +83,7 @@ class Guides(unittest.TestCase):
     def follow(self, page, **environment):
         """Runs a page. Result  what its blocks printed, those of one block together."""
         program = bash_of(page).replace("8080", str(self.port))
+        program = program.replace("/tmp/", self.home + "/")
         program = re.sub(r"\b10\.0\.0\.([123])\b", r"127.0.0.\1", program)
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("COBORD_", "AWS_", "XDG_"))}
         with tempfile.TemporaryFile("a+") as said:

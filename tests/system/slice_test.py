@@ -49,6 +49,10 @@ class WithoutTheFile(Base):
         wardens = cluster.wardens()
         stations, shards = cluster.all_without_file()
         self.text_is_right(stations, shards)
+        time.sleep(1.2)  # what takes longer than a second leaves a line
+        shards[1].kill(signal.SIGTERM)
+        self.assertNotRegex(shards[1].errors(), r"(?s)stopping.*slice ")  # not one of how long the node has lived
+        shards[1] = cluster.without_file("shard-1")
         slices = cluster.cache / "slices" / MODEL.knot_id
         self.assertEqual(sorted(p.name for p in slices.glob("station*")),
                          [f"station-{i}.knot{end}" for i in range(2) for end in ("", ".checked")])

@@ -40,8 +40,9 @@ def make_certificate(name, subject):
     return files
 
 
-def run(*arguments):
-    return subprocess.run([COBORD, *arguments], capture_output=True, text=True, env=environment(), timeout=120)
+def run(*arguments, **more):
+    return subprocess.run([COBORD, *arguments], capture_output=True, text=True, env={**environment(), **more},
+                          timeout=120)
 
 
 class Server:
@@ -195,6 +196,31 @@ class TlsTest(unittest.TestCase):
             self.assertIn("/nonexistent.pem", status.stderr)
         finally:
             self.assertEqual(up.stop(), 0)
+
+    def test_ready(self):
+        """As the check of a container: the server's own variables say where it is, and that it has TLS."""
+        server = Server("serve", *self.own)
+        url, here = f"https://127.0.0.1:{server.port}", f"0.0.0.0:{server.port}"
+        try:
+            for variables in ({"COBORD_LISTEN": here, "COBORD_TLS_CERTIFICATE": self.own[0]},
+                              {"COBORD_URL": url, "COBORD_TLS_CA": self.own[0]}):
+                done = run("ready", **variables)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), variables)
+            done = run("status", COBORD_URL=url, COBORD_TLS_CA=self.own[0])
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            done = run("ready", COBORD_URL=url)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r"not trusted: [^\n]*--tls-ca FILE\.?\n")
+            done = run("ready", COBORD_LISTEN=here)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("begins with https://", done.stderr)
+        finally:
+            self.assertEqual(server.stop(), 0)
+        for variables in ({"COBORD_LISTEN": here, "COBORD_TLS_CERTIFICATE": self.own[0]}, {"COBORD_URL": url}):
+            done = run("ready", **variables)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"https://127.0.0.1:{server.port}/ready", done.stderr)
+        self.assertEqual(run("ready", COBORD_LISTEN="nowhere").returncode, 2)
 
 
 if __name__ == "__main__":
