@@ -2,8 +2,8 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all library prepare demo faults soak test test-short test-workers test-long asan gcc wasm arm64 fuzz bench \
-    bench-wasm clean install uninstall deb deb-arm64
+.PHONY: all library prepare demo faults load soak test test-short test-workers test-long asan gcc wasm arm64 fuzz \
+    bench bench-wasm clean install uninstall deb deb-arm64
 
 all: ; @scripts/build default $(JOBS) cobord
 
@@ -80,6 +80,10 @@ faults:
 	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_nth_test.py --all
 	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_serving_test.py --all
 	@COBORD=build/cobord python3 tests/system/changed_file_test.py
+
+# What a server and a cluster do when four times as much is asked of them as they can: 8 minutes on a quiet machine.
+load: all
+	@bench/load
 
 # A cluster and a server under mixed traffic while nodes are killed; SEED=N for one again. MINUTES=1 is a look.
 soak: MINUTES ?= 60

@@ -13,9 +13,9 @@
 #include "host/memory.h"
 #include "host/node.h"
 
-static const OptionId node_options[] = {
-    OPTION_CLUSTER, OPTION_ID,   OPTION_THREADS, OPTION_ISA,  OPTIONS_DRAFT,
-    OPTION_JOURNAL, OPTIONS_TLS, OPTIONS_ACCESS, OPTIONS_LOG, OPTION_END};
+static const OptionId node_options[] = {OPTION_CLUSTER, OPTION_ID,    OPTION_THREADS, OPTION_ISA,
+                                        OPTIONS_DRAFT,  OPTION_QUEUE, OPTION_JOURNAL, OPTIONS_TLS,
+                                        OPTIONS_ACCESS, OPTIONS_LOG,  OPTION_END};
 const OptionVerb node_verb = {
     .name = "node",
     .usage = "--cluster FILE --id ID",
@@ -66,6 +66,7 @@ static int run(const Options *o, const char *path, const char *id)
                            .certificate_key_file = tls.key,
                            .access = access,
                            .tell = progress_tell(),
+                           .queue_max = (uint32_t)options_count(o, OPTION_QUEUE),
                            .drafts = (uint32_t)options_count(o, OPTION_DRAFTS),
                            .draft = options_text(o, OPTION_DRAFT),
                            .draft_memory_bytes = options_given(o, OPTION_DRAFT_MEMORY)

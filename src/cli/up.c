@@ -30,10 +30,10 @@
 #include "host/stop.h"
 #include "host/whole.h"
 
-static const OptionId up_options[] = {CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS,
-                                      OPTION_ISA,           OPTION_CLUSTER, OPTION_DIR,
-                                      OPTION_CGROUP,        OPTIONS_DRAFT,  OPTIONS_TLS,
-                                      OPTIONS_ACCESS,       OPTIONS_LOG,    OPTION_END};
+static const OptionId up_options[] = {
+    CLUSTER_PLAN_OPTIONS, OPTION_WORKERS, OPTION_THREADS, OPTION_ISA,    OPTION_CLUSTER,
+    OPTION_DIR,           OPTION_CGROUP,  OPTION_QUEUE,   OPTIONS_DRAFT, OPTIONS_TLS,
+    OPTIONS_ACCESS,       OPTIONS_LOG,    OPTION_END};
 const OptionVerb up_verb = {
     .name = "up",
     .usage = "MODEL [--stations 2 --shards 8 --memory 128M] | --cluster FILE",
@@ -217,6 +217,7 @@ static int run(Up *up, const Options *o, const TlsOptions *tls, const Access *ac
         .threads =
             options_given(o, OPTION_THREADS) ? (uint32_t)options_count(o, OPTION_THREADS) : 0,
         .isa = options_given(o, OPTION_ISA) ? options_text(o, OPTION_ISA) : NULL,
+        .queue = options_given(o, OPTION_QUEUE) ? options_text(o, OPTION_QUEUE) : NULL,
         .drafts = options_given(o, OPTION_DRAFTS) ? options_text(o, OPTION_DRAFTS) : NULL,
         .draft = up->draft[0] ? up->draft : NULL,
         .draft_memory =

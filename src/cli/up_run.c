@@ -96,6 +96,7 @@ static void node_arguments(UpState *s, const ClusterNode *n, char **out)
         out[i++] = (char *)(uintptr_t)"--cors";
         out[i++] = (char *)(uintptr_t)r->access.cors;
     }
+    if (r->queue && n->role == CLUSTER_COORDINATOR) i += add_pair(out + i, "--queue", r->queue);
     if (r->drafts && n->role == CLUSTER_COORDINATOR) {
         out[i++] = (char *)(uintptr_t)"--drafts";
         out[i++] = (char *)(uintptr_t)r->drafts;

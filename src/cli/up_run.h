@@ -14,7 +14,8 @@ typedef struct UpRun {
     const char *directory;    /* for logs */
     uint32_t threads;         /* of each station; 0: the node's choice */
     const char *isa;          /* NULL: the node's choice */
-    const char *drafts;       /* of the coordinator, as the flag has it; NULL: its choice */
+    const char *queue;        /* of the coordinator, as the flag has it; NULL: its choice */
+    const char *drafts;       /* the same */
     const char *draft;        /* path of the coordinator's draft model; NULL: none */
     const char *draft_memory; /* as the flag has it; NULL: the node's choice */
     const char *log_format, *log_level, *drain_seconds; /* of all nodes, as the flags have them */

@@ -27,6 +27,7 @@ typedef struct NodeOptions {
     const char *version; /* of the program */
     uint32_t drain_s;    /* after a signal, how long what is under way may take */
     const Tell *tell;
+    uint32_t queue_max; /* of a coordinator: answers that may wait */
     /* Of a coordinator: tokens guessed at most for a slot in a frame; 0: none. */
     uint32_t drafts;
     const char *draft; /* of a coordinator: who guesses for it (host/draft_model.h); NULL: nobody */

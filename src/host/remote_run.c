@@ -15,7 +15,7 @@
 #include "host/open_model.h"
 #include "host/remote.h"
 
-enum { QUEUE_MAX = 256, CA_PATH_BYTES = NODE_PATH_BYTES };
+enum { CA_PATH_BYTES = NODE_PATH_BYTES };
 
 /* Bodies of requests may take what the sum leaves of the budget, within reason. */
 static size_t bodies_bytes(const ClusterFile *c, uint64_t draft_bytes)
@@ -103,7 +103,7 @@ static Error serve(Node *node, const OpenModel *model, Remote *remote, uint64_t 
         .serve = {.form_bytes_max = remote_form_bytes(remote),
                   .model = c->model_name,
                   .slots = c->sessions,
-                  .queue_max = QUEUE_MAX,
+                  .queue_max = node->options->queue_max,
                   .vocabulary = model->hyper.vocabulary,
                   .hidden = model->hyper.hidden,
                   .context = c->context,

@@ -6,6 +6,8 @@
 #include "serve/machine.h"
 #include "serve/serve_state.h"
 
+enum { PACE_SHARE = 8 }; /* what the newest pause is worth in the mean of them, one in so many */
+
 /* Before its answer has ended: who has that may send another request. */
 static void leave_key(Serve *s, ServeJob *job)
 {
@@ -32,6 +34,17 @@ void serve_answer_free_job(Serve *s, ServeJob *job)
 
 /* ---- Leaving ---- */
 
+/* A mean that forgets, for those who are refused: how long they should stay away. */
+static void note_pace(Serve *s)
+{
+    uint64_t now = machine_now_ns(), mean = s->pace_ns;
+    if (s->freed_ns && s->figures.waiting) {
+        uint64_t pause = now - s->freed_ns;
+        s->pace_ns = mean ? mean - mean / PACE_SHARE + pause / PACE_SHARE : pause;
+    }
+    s->freed_ns = s->figures.waiting ? now : 0;
+}
+
 /* A finished answer leaves its beginning for the next request that shares it; anything else frees the
  * attention cache at once. */
 static void leave_slot(Serve *s, ServeAnswer *a, bool forget)
@@ -43,6 +56,7 @@ static void leave_slot(Serve *s, ServeAnswer *a, bool forget)
     s->slot_forget[a->slot] = forget;
     s->figures.active--;
     a->job->running--;
+    note_pace(s);
 }
 
 void serve_answer_leave_queue(Serve *s, ServeAnswer *a)

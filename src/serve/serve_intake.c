@@ -8,6 +8,8 @@
 #include "serve/machine.h"
 #include "serve/serve_state.h"
 
+enum { RETRY_SECONDS_MAX = 60 }; /* that a full queue sends anybody away for */
+
 typedef struct Ids {
     uint32_t *ids; /* malloc'd */
     size_t count;
@@ -358,18 +360,41 @@ static ServeJob *make_job(Intake *in)
     return NULL;
 }
 
+/* Who comes again when half of the queue has had its turn finds room, and does not ask in vain until then. */
+static unsigned retry_seconds(const Serve *s)
+{
+    uint64_t wait_ns = s->pace_ns * s->options.queue_max / 2, second = 1000000000;
+    if (wait_ns > RETRY_SECONDS_MAX * second) return RETRY_SECONDS_MAX;
+    return wait_ns > second ? (unsigned)((wait_ns + second - 1) / second) : 1;
+}
+
+static bool refuse_full(Intake *in)
+{
+    const Serve *s = in->serve;
+    (void)refusal_make(&in->refusal, REFUSAL_QUEUE, NULL,
+                       "all %u slots are busy and %u answers wait; try again later",
+                       s->options.slots, s->options.queue_max);
+    in->refusal.retry_s = retry_seconds(s);
+    return false;
+}
+
+static uint32_t places(const Serve *s) { return s->options.slots + s->options.queue_max; }
+
+/* Before a prompt costs anything: what is refused under a load must be cheap. */
+static bool has_room(Intake *in)
+{
+    return atomic_load(&in->serve->admitted) < places(in->serve) || refuse_full(in);
+}
+
 /* Room in slots and queue is taken here, and given back answer by answer. */
 static bool admit(Intake *in, uint32_t answers)
 {
     Serve *s = in->serve;
-    uint32_t most = s->options.slots + s->options.queue_max,
-             before = atomic_fetch_add(&s->admitted, answers);
-    if (before + answers <= most || before == 0)
+    uint32_t before = atomic_fetch_add(&s->admitted, answers);
+    if (before + answers <= places(s) || before == 0)
         return true; /* a job alone always fits: its answers take turns */
     atomic_fetch_sub(&s->admitted, answers);
-    return refusal_make(&in->refusal, REFUSAL_QUEUE, NULL,
-                        "all %u slots are busy and %u answers wait; try again later",
-                        s->options.slots, s->options.queue_max);
+    return refuse_full(in);
 }
 
 /* What a new stream begins with; malloc'd. */
@@ -583,9 +608,11 @@ static bool read_request(Intake *in)
 
 static bool answer(Intake *in)
 {
-    if (!read_request(in) || !take_prompts(in)) return false;
-    bool loads = in->request.loads, shows = in->request.kind == REQUEST_OLLAMA_SHOW;
-    if (!loads && request_generates(in->request.kind)) return generate(in);
+    if (!read_request(in)) return false;
+    bool loads = in->request.loads, shows = in->request.kind == REQUEST_OLLAMA_SHOW,
+         generates = !loads && request_generates(in->request.kind);
+    if ((generates && !has_room(in)) || !take_prompts(in)) return false;
+    if (generates) return generate(in);
     if (!loads && !shows && !take_tokens(in)) return false;
     leave(in);
     if (loads) return reply_loaded(in);

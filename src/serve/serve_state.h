@@ -124,6 +124,7 @@ struct Serve {
     ServeFigures figures;
     atomic_size_t form_bytes; /* that answers with a form have, of form_bytes_max */
     atomic_uint admitted;     /* answers that are queued or have a slot */
+    atomic_ullong pace_ns;    /* from one answer's end to the next while others wait; 0: unknown */
     atomic_bool draining;
     atomic_ullong unready_ns; /* since when the engine is not ready; 0: it is */
     atomic_ullong serial;
@@ -142,6 +143,7 @@ struct Serve {
     uint64_t *slot_used; /* when, as a count of answers */
     bool *slot_forget;   /* as soon as no frame under way has rows of it */
     uint64_t answer_serial;
+    uint64_t freed_ns; /* when a slot came free while others waited; 0: nobody waited */
     char *event; /* [SERVE_EVENT_BYTES] */
 };
 

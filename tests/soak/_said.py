@@ -38,7 +38,7 @@ class Conversation:
         dice, marker = self.dice, self.marker
         ask = dice.choice([f"Repeat these words: {marker}, {marker}, {marker}.", f"My name is {marker}. Say my name.",
                            f"Write a line about {marker} and {dice.choice(TOPICS)}.",
-                           f"Here are words: {filler(dice, dice.choice([5, 30, 120]))}. Now say {marker} twice."])
+                           f"Here are words: {filler(dice, dice.choice([5, 20, 60]))}. Now say {marker} twice."])
         self.messages.append({"role": "user", "content": ask})
         self.turns_left -= 1
         body = {"messages": list(self.messages), "max_tokens": dice.choice([4, 12, 24, 48]), "temperature": 0}
@@ -62,7 +62,7 @@ class Conversation:
 
 
 def completion(dice, marker):
-    prompt = f"{marker} {filler(dice, dice.choice([2, 20, 200]))}. The list: {marker}, {marker}, {marker},"
+    prompt = f"{marker} {filler(dice, dice.choice([2, 20, 100]))}. The list: {marker}, {marker}, {marker},"
     return {"prompt": prompt, "max_tokens": dice.choice([8, 24, 40]), "temperature": 0,
             "echo": dice.random() < 0.2}
 
