@@ -12,6 +12,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
 add_library(cobord_yyjson OBJECT ${COBORD_DEPS}/yyjson/yyjson.c)
 target_include_directories(cobord_yyjson SYSTEM PUBLIC ${COBORD_DEPS}/yyjson)
 target_compile_options(cobord_yyjson PRIVATE -w -ffp-contract=off)
+target_link_libraries(cobord_yyjson PRIVATE cobord_hardened)
 # Files and stdio stay with the host: the pure rooms hand it bytes. No incremental reader either.
 target_compile_definitions(cobord_yyjson PRIVATE NDEBUG)
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32)

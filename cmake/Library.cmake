@@ -34,4 +34,5 @@ endforeach()
 set(map ${CMAKE_SOURCE_DIR}/src/library/cobord.map)
 set_target_properties(cobord_library_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
     LINK_DEPENDS ${map})
-target_link_options(cobord_library_shared PRIVATE -Wl,--version-script=${map} -Wl,-z,defs)
+target_link_options(cobord_library_shared PRIVATE -Wl,--version-script=${map} -Wl,-z,defs
+    ${COBORD_HARDENED_LINK})
