@@ -2,8 +2,8 @@
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all library prepare demo faults load soak test test-short test-workers test-long asan gcc wasm arm64 fuzz \
-    bench bench-wasm clean install uninstall deb deb-arm64
+.PHONY: all library prepare demo faults load soak tsan test test-short test-workers test-long asan gcc wasm arm64 \
+    fuzz bench bench-wasm clean install uninstall deb deb-arm64
 
 all: ; @scripts/build default $(JOBS) cobord
 
@@ -40,8 +40,7 @@ test-long: test
 	@COBORD=build/cobord python3 tests/system/memory_test.py --long
 	@scripts/build gcc $(JOBS)
 	@cd build-gcc && ctest -L 'unit|kernel' -j $(JOBS) --output-on-failure
-	@scripts/build tsan $(JOBS)
-	@cd build-tsan && ctest -L unit -j $(JOBS) --output-on-failure
+	@$(MAKE) tsan
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 
 # Below $(DESTDIR)$(PREFIX): program, page of the manual, completions, units, library, documentation.
@@ -73,6 +72,12 @@ wasm: ; @scripts/build wasm $(JOBS)
 arm64:
 	@scripts/prepare arm64
 	@scripts/build arm64 $(JOBS) cobord
+
+# Unit and system tests with programs under ThreadSanitizer; a report of any process fails. Hours.
+tsan:
+	@scripts/build tsan $(JOBS)
+	@cd build-tsan && ctest -L unit -j $(JOBS) --output-on-failure
+	@scripts/tsan
 
 # Each call that can fail does, one after the other: memory, reading, writing, opening, threads; and files that change.
 faults:

@@ -19,7 +19,8 @@ from tidy import ROOMS
 
 FORTIFIED_MIN = 3 # functions of libc with a check of sizes in them that each file calls
 # Property of each object by machine: (name of the machine, words of the note, flag of the compiler).
-BRANCHES = [("X86-64", ("IBT", "SHSTK"), "-fcf-protection=full"), ("AArch64", ("BTI", "PAC"), "-mbranch-protection=standard")]
+BRANCHES = [("X86-64", ("IBT", "SHSTK"), "-fcf-protection=full"),
+            ("AArch64", ("BTI", "PAC"), "-mbranch-protection=standard")]
 FLAGS = ("-fstack-protector-strong", "-fstack-clash-protection", "-D_FORTIFY_SOURCE=", "-Wformat-security")
 
 
