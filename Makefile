@@ -81,9 +81,11 @@ tsan:
 
 # Each call that can fail does, one after the other: memory, reading, writing, opening, threads; and files that change.
 faults:
-	@scripts/build default $(JOBS) cobord fail_nth
+	@scripts/build default $(JOBS) cobord fail_nth shift_clock
 	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_nth_test.py --all
 	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_serving_test.py --all
+	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_nodes_test.py --all
+	@COBORD=build/cobord SHIFT_CLOCK=build/tests/libshift_clock.so python3 tests/system/clock_test.py
 	@COBORD=build/cobord python3 tests/system/changed_file_test.py
 
 # What a server and a cluster do when four times as much is asked of them as they can: 8 minutes on a quiet machine.

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "host/clock.h"
 #include "host/log.h"
 #include "host/places.h"
 
@@ -58,7 +59,8 @@ struct Journal {
     uint64_t knot_id;
     Emitted *emitted; /* not written yet */
     size_t emitted_count, emitted_room;
-    uint64_t swept_s;
+    uint64_t opened_s, opened_steady_s; /* the same moment by both clocks */
+    uint64_t swept_s;                   /* by the steady one */
     bool warned;
 };
 
@@ -115,6 +117,8 @@ Error journal_open(const char *path, uint64_t knot_id, Journal **out, Why *why)
     if (!j) return error_why(why, ERR_MEMORY, "no memory for the journal");
     pthread_mutex_init(&j->lock, NULL);
     j->knot_id = knot_id;
+    j->opened_s = (uint64_t)time(NULL);
+    j->opened_steady_s = clock_now_s();
     make_directories(path);
     mode_t before = umask(0077);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
@@ -152,12 +156,22 @@ static bool run(Journal *j, sqlite3_stmt *s)
     return fine;
 }
 
-/* What is too old or too much, at most once a minute. */
-static void sweep(Journal *j, uint64_t now_s)
+/* The time of day, but no later than it can be by the steady clock: when somebody sets the clock ahead, what is being
+ * answered is not old. */
+static uint64_t now_s(const Journal *j)
 {
-    if (now_s - j->swept_s < SWEEP_S) return;
-    j->swept_s = now_s;
-    sqlite3_bind_int64(j->statements[DROP_OLD], 1, (sqlite3_int64)now_s - JOURNAL_KEEP_S);
+    uint64_t wall = (uint64_t)time(NULL),
+             counted = j->opened_s + (clock_now_s() - j->opened_steady_s);
+    return wall < counted ? wall : counted;
+}
+
+/* What is too old or too much, at most once a minute. */
+static void sweep(Journal *j)
+{
+    uint64_t steady_s = clock_now_s();
+    if (j->swept_s && steady_s - j->swept_s < SWEEP_S) return;
+    j->swept_s = steady_s;
+    sqlite3_bind_int64(j->statements[DROP_OLD], 1, (sqlite3_int64)now_s(j) - JOURNAL_KEEP_S);
     sqlite3_bind_int64(j->statements[DROP_SURPLUS], 1, JOURNAL_STREAMS_MAX);
     (void)(run(j, j->statements[DROP_OLD]) && run(j, j->statements[DROP_SURPLUS]) &&
            run(j, j->statements[DROP_TOKENS]));
@@ -167,7 +181,7 @@ void journal_begin(Journal *j, const char *stream, const JournalStream *request)
 {
     pthread_mutex_lock(&j->lock);
     sqlite3_stmt *s = j->statements[BEGIN_STREAM];
-    sweep(j, (uint64_t)time(NULL));
+    sweep(j);
     sqlite3_bind_text(s, 1, stream, -1, SQLITE_STATIC);
     sqlite3_bind_int64(s, 2, request->kind);
     sqlite3_bind_int64(s, 3, (sqlite3_int64)request->created_s);

@@ -445,10 +445,11 @@ static void drain(NodeServer *s)
         (void)nanosleep(&pause, NULL);
 }
 
+void node_server_begin(void) { serving = 1; }
+
 void node_server_run(NodeServer *s)
 {
     struct pollfd poll_for = {.fd = signal_fd, .events = POLLIN};
-    serving = 1;
     while (!signals) (void)poll(&poll_for, 1, -1);
     drain(s);
 }

@@ -58,7 +58,9 @@ typedef struct NodeServerOptions {
 /* Errors  ERR_USAGE (the certificate), ERR_IO, ERR_MEMORY; the socket is then closed. */
 MUST_CHECK Error node_server_open(const NodeServerOptions *options, NodeServer **out, Why *why);
 /* Serves until SIGINT, SIGTERM or SIGHUP; then refuses new requests with 503 and finishes what is queued. A second
- * signal ends the process, as does one between node_server_open and here. */
+ * signal ends the process, as does one between node_server_open and node_server_begin, which comes before anybody is
+ * told that the node serves. */
+void node_server_begin(void);
 void node_server_run(NodeServer *server);
 void node_server_close(NodeServer *server);
 /* Other limits of one body and of all, from the next request on. Thread  any. */

@@ -293,6 +293,7 @@ static Error serve(NodeWork *w, uint32_t threads_default, Why *why)
     char range[NODE_ABOUT_RANGE_BYTES];
     memcpy(range, w->range, sizeof range);
     w->loaded = true; /* from here on the range is the working thread's */
+    node_server_begin();
     node_announce(w->node, range);
     node_server_run(w->server);
     return knot_file_intact(&w->model.file, why);

@@ -114,6 +114,11 @@ Error s3_answer_refused(const char *store, const char *object, const S3Access *a
 {
     char code[80]; /* ", Code" */
     s3_answer_code(call, code, sizeof code);
+    if (strcmp(code, ", RequestTimeTooSkewed") == 0)
+        return error_why(why, ERR_KEY,
+                         "%s/%s: refused (HTTP %u%s). Set the clock of this machine: it differs "
+                         "from the store's by more than a quarter of an hour",
+                         store, object, call->status, code);
     if (s3_answer_is_key_trouble(call->status, code))
         return error_why(
             why, ERR_KEY, "%s/%s: refused (HTTP %u%s)%s", store, object, call->status, code,

@@ -23,6 +23,8 @@ enum {
     STORE_HTTP_SMALL_BYTES = 2048,
     /* Of a try, and 2 ms for each KiB on top: half a megabyte a second. */
     STORE_HTTP_DEADLINE_MS = 8000,
+    /* A signature with a time that is further off than a quarter of an hour is refused. */
+    STORE_HTTP_CLOCK_OFF_S = 300,
 };
 
 struct StoreHttp {
@@ -33,6 +35,7 @@ struct StoreHttp {
     HttpClient *clients[STORE_HTTP_CLIENTS_KEPT];
     uint32_t client_count;
     atomic_ullong retries, jitter;
+    atomic_llong clock_ahead_s; /* of the store's clock, as far as it minds */
 };
 
 /* One piece of one object. */
@@ -167,7 +170,7 @@ static Error store_http_request(StoreHttp *s, HttpClient *client, const StoreHtt
     (void)snprintf(range, sizeof range, "Range: bytes=%llu-%llu", (unsigned long long)p->offset,
                    (unsigned long long)(p->offset + p->bytes - 1));
     S3Request request = {.method = "GET", .url = url, .range = range + strlen("Range: ")};
-    TRY(s3_sign(&s->access, &request, time(NULL), &lines, why));
+    TRY(s3_sign(&s->access, &request, time(NULL) + atomic_load(&s->clock_ahead_s), &lines, why));
     call->method = "GET";
     call->url = url;
     call->deadline_ms = STORE_HTTP_DEADLINE_MS + (uint32_t)(p->bytes / 512);
@@ -181,6 +184,17 @@ static Error store_http_request(StoreHttp *s, HttpClient *client, const StoreHtt
     return OK;
 }
 
+/* Whether a signature was refused by a store whose clock is another than the one it was made by: ours was set, or
+ * goes wrong. From then on we sign by the store's. */
+static bool store_http_learns_time(StoreHttp *s, const HttpCall *call)
+{
+    if (!s->sign || call->status != 403 || !call->date_s) return false;
+    long long ahead = call->date_s - time(NULL), off = ahead - atomic_load(&s->clock_ahead_s);
+    if (off > -STORE_HTTP_CLOCK_OFF_S && off < STORE_HTTP_CLOCK_OFF_S) return false;
+    atomic_store(&s->clock_ahead_s, ahead);
+    return true;
+}
+
 static Error store_http_try(StoreHttp *s, HttpClient *client, StoreHttpPiece *p, Why *why)
 {
     uint8_t small[STORE_HTTP_SMALL_BYTES];
@@ -188,6 +202,7 @@ static Error store_http_try(StoreHttp *s, HttpClient *client, StoreHttpPiece *p,
     HttpCall call = {.answer = is_small ? small : p->out,
                      .answer_room = is_small ? sizeof small : (size_t)p->bytes};
     TRY(store_http_request(s, client, p, &call, why));
+    if (store_http_learns_time(s, &call)) TRY(store_http_request(s, client, p, &call, why));
     TRY(store_http_judge(s, p, &call, why));
     if (is_small) memcpy(p->out, small, (size_t)p->bytes);
     return OK;

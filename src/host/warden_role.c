@@ -195,6 +195,7 @@ static Error serve(WardenRole *w, Why *why)
         TRY(share_open(&options, &share, why));
     }
     (void)snprintf(what, sizeof what, "warden of %s", w->identity_text);
+    node_server_begin();
     node_announce(w->node, what);
     node_server_run(w->server);
     share_close(share);

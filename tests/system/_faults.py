@@ -14,6 +14,7 @@ import struct
 import tempfile
 
 LIBRARY = os.path.abspath(os.environ.get("FAIL_NTH", "build/tests/libfail_nth.so"))
+assert os.path.exists(LIBRARY), LIBRARY  # it would be left out without a word
 KINDS = ["none", "memory", "read", "write", "sync", "open", "net", "wait", "thread", "short", "one", "again"]
 # What a call does and nobody may notice.
 UNSEEN = ["short", "one", "again"]

@@ -226,11 +226,12 @@ class QuietServer(http.server.ThreadingHTTPServer):
 
 
 class FileServer:
-    """A folder over HTTP with ranges: a store that has no keys."""
+    """A folder over HTTP with ranges: a store that has no keys. `refuse`: what it says to headers that it does not
+    like, with 403; None: nothing."""
 
-    def __init__(self, folder, delay=0.0):
+    def __init__(self, folder, delay=0.0, refuse=None):
         server = self
-        self.requests, self.delay = 0, delay
+        self.requests, self.delay, self.refused = 0, delay, 0
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -245,6 +246,14 @@ class FileServer:
                 path = pathlib.Path(folder) / self.path.lstrip("/")
                 server.requests += 1
                 time.sleep(server.delay)
+                words = refuse and refuse(self.headers)
+                if words:
+                    server.refused += 1
+                    self.send_response(403)
+                    self.send_header("Content-Length", str(len(words)))
+                    self.end_headers()
+                    self.wfile.write(words)
+                    return
                 size = path.stat().st_size if path.exists() else None
                 if size is None:
                     self.send_response(404)
