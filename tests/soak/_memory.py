@@ -2,8 +2,9 @@
 """Memory, descriptors and threads of processes over the time of a soak, and whether they grow.
 
 What is compared is like with like. A process that lived all the time: the median of the first quarter behind the
-warm-up with that of the last quarter. Nodes that were started again: the median of each life in the same window of its
-age, lives of the first half with lives of the second, over all nodes of a role."""
+warm-up with that of the last quarter. Nodes that were started again: what a node had least in the same window of its
+age, in any of its lives of the first half, with that of the second (who stands by has half of what the active one
+has, so the least is what repeats); over the nodes of a role, the median of these ratios."""
 import os
 import re
 import threading
@@ -16,7 +17,7 @@ DRIFT_MAX = 0.02
 JUDGED_SECONDS_MIN = 480   # behind the warm-up; in less, what is used for the first time looks like growth
 SAMPLE_SECONDS = 2.0
 AGE_SECONDS = 15.0, 60.0   # the window in which lives are compared
-LIVES_MIN = 4              # of each half
+LIVES_MIN = 2              # of a node, in each half
 FIELDS = "Rss", "Pss", "Private_Dirty"
 
 
@@ -63,15 +64,22 @@ class Memory(threading.Thread):
             if first and last and samples[0][0] <= begin + 3 * SAMPLE_SECONDS:
                 yield name, first, last
 
-    def lives_of_roles(self, begin, end):
-        """{role: (medians of lives of the first half, of the second)}, in KiB resident."""
-        middle, roles = (begin + end) / 2, {}
+    def lives_of_nodes(self, begin, end):
+        """{name: (the least of each life of the first half, of the second)}, in KiB resident."""
+        middle, nodes = (begin + end) / 2, {}
         for (name, _), samples in self.lives.items():
             born = samples[0][0]
             window = [s["Rss"] for at, s in samples if AGE_SECONDS[0] <= at - born <= AGE_SECONDS[1]]
             if born > begin + 3 * SAMPLE_SECONDS and len(window) >= 3:
-                halves = roles.setdefault(role_of(name), ([], []))
-                halves[born >= middle].append(median(window))
+                nodes.setdefault(name, ([], []))[born >= middle].append(min(window))
+        return nodes
+
+    def new_lives(self, begin, end):
+        """{role: [(least before, least after, lives)] of its nodes with enough lives}"""
+        roles = {}
+        for name, (first, last) in self.lives_of_nodes(begin, end).items():
+            if min(len(first), len(last)) >= LIVES_MIN:
+                roles.setdefault(role_of(name), []).append((min(first), min(last), len(first) + len(last)))
         return roles
 
     def judge(self, begin, end, alive):
@@ -85,8 +93,8 @@ class Memory(threading.Thread):
             yield self.row(name, first, last)
         for name in sorted(set(alive) - seen):
             self.tally.violation("not alive", f"{name} was not there from the beginning to the end")
-        for role, (first, last) in sorted(self.lives_of_roles(begin, end).items()):
-            yield self.role_row(role, first, last)
+        for role, nodes in sorted(self.new_lives(begin, end).items()):
+            yield self.role_row(role, nodes)
 
     def row(self, name, first, last):
         def both(field):
@@ -102,10 +110,10 @@ class Memory(threading.Thread):
         if self.judged and after / before - 1 > DRIFT_MAX:
             self.tally.violation("memory", f"{name}: first {before:.0f} KiB, later {after:.0f} KiB")
 
-    def role_row(self, role, first, last):
-        name = f"each new {role}: {len(first)}, {len(last)} lives"
-        if min(len(first), len(last)) < LIVES_MIN:
-            return (name, "", "", "too few to compare", "", "", "", "")
-        before, after = median(first), median(last)
-        self.limit("a new " + role, before, after)
-        return (name, f"{before:.0f}", f"{after:.0f}", f"{100 * (after / before - 1):+.2f} %", "", "", "", "")
+    def role_row(self, role, nodes):
+        before, after = (median(node[i] for node in nodes) for i in (0, 1))
+        ratio = median(node[1] / node[0] for node in nodes)
+        self.limit("a new " + role, before, ratio * before)
+        lives = sum(node[2] for node in nodes)
+        return (f"new {role}s: {len(nodes)} nodes, {lives} lives", f"{before:.0f}", f"{after:.0f}",
+                f"{100 * (ratio - 1):+.2f} %", "", "", "", "")
