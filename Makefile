@@ -86,6 +86,7 @@ faults:
 	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_serving_test.py --all
 	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_nodes_test.py --all
 	@COBORD=build/cobord SHIFT_CLOCK=build/tests/libshift_clock.so python3 tests/system/clock_test.py
+	@COBORD=build/cobord python3 tests/system/disk_test.py
 	@COBORD=build/cobord python3 tests/system/changed_file_test.py
 
 # What a server and a cluster do when four times as much is asked of them as they can: 8 minutes on a quiet machine.

@@ -107,6 +107,8 @@ static void write_row_metrics(const WardenVocabCounters *r, JsonWriter *j)
                         r->rows.misses);
     metrics_write_count(j, "cobord_warden_rows_l2_hits_total", "Rows found in the row store.",
                         r->rows.hits);
+    metrics_write_count(j, "cobord_warden_rows_l2_failures_total",
+                        "Calls of the row store that failed.", r->rows.failures);
     metrics_write_count(j, "cobord_warden_rows_l3_total", "Rows read from the store.",
                         r->store_rows);
     metrics_write_count(j, "cobord_warden_rows_bad_total", "Bad rows found, at any level.",
@@ -136,6 +138,9 @@ void warden_report_write_metrics(const WardenReport *r, JsonWriter *j)
                         c->store.failures);
     metrics_write_count(j, "cobord_warden_l2_hits_total", "Slab files read.", c->disk.hits);
     metrics_write_count(j, "cobord_warden_l2_writes_total", "Slab files written.", c->disk.writes);
+    metrics_write_count(j, "cobord_warden_l2_failures_total",
+                        "Slab files that could not be written, or a disk that could not be used.",
+                        c->disk.failures);
     metrics_write_count(j, "cobord_warden_l3_bytes_total", "Bytes read from the store.",
                         c->store.bytes);
     metrics_write_count(j, "cobord_warden_bad_total", "Bad entries found, at any level.",

@@ -16,7 +16,7 @@ static const char *complain_advice(Error error)
     case ERR_INTERNAL: return "This is a fault of cobord: please report it with this line";
     case ERR_MEMORY: return "Give it a smaller --context or --chunk, or more memory";
     case ERR_IO: return "Check the path, its permissions and the disk";
-    case ERR_NO_SPACE: return "Free some space, or set COBORD_CACHE to a directory on another disk";
+    case ERR_NO_SPACE: return "Free some space, or use another disk (of models: set COBORD_CACHE)";
     case ERR_CAPACITY: return "Use a smaller input";
     case ERR_NOT_AVAILABLE: return "Use --isa auto, or another machine";
     case ERR_USAGE: return "See: cobord help";

@@ -133,8 +133,9 @@ void run_history_add(const char *message)
     int fd = text ? open_file(O_WRONLY | O_APPEND | O_CREAT, &state) : -1;
     if (fd >= 0) {
         text[at++] = '\n';
+        /* Without a word: see run_line.h. What a full disk took half of is not a message. */
         ssize_t done = write(fd, text, at);
-        (void)done; /* without a word: see run_line.h */
+        if (done > 0 && (size_t)done < at) (void)!ftruncate(fd, state.st_size);
         close(fd);
     }
     free(text);

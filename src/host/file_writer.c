@@ -40,9 +40,11 @@ Error file_writer_check_space(int descriptor, const char *path, uint64_t bytes, 
     if (bytes == 0 || fstatvfs(descriptor, &fs) != 0) return OK;
     uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (free_bytes >= bytes) return OK;
-    return error_why(why, ERR_NO_SPACE, "%s needs %llu MB, the disk has %llu MB left", path,
-                     (unsigned long long)(bytes / 1000000),
-                     (unsigned long long)(free_bytes / 1000000));
+    bool small = bytes < 10000000;
+    uint64_t unit = small ? 1000 : 1000000;
+    return error_why(why, ERR_NO_SPACE, "%s needs %llu %s, the disk has %llu %s left", path,
+                     (unsigned long long)((bytes + unit - 1) / unit), small ? "kB" : "MB",
+                     (unsigned long long)(free_bytes / unit), small ? "kB" : "MB");
 }
 
 Error file_writer_open(FileWriter *w, const char *path, uint64_t bytes_expected, Why *why)

@@ -61,17 +61,28 @@ struct Journal {
     size_t emitted_count, emitted_room;
     uint64_t opened_s, opened_steady_s; /* the same moment by both clocks */
     uint64_t swept_s;                   /* by the steady one */
+    uint64_t failures;
     bool warned;
+    char path[];
 };
 
 static void warn(Journal *j)
 {
+    j->failures++;
     if (!j->warned)
         log_say(LOG_ERROR,
-                "the journal cannot be written: %s; answers go on, but could not be resumed after "
-                "a restart",
-                sqlite3_errmsg(j->db));
+                "the journal cannot be written: %s: %s; answers go on, but could not be resumed "
+                "after a restart",
+                j->path, sqlite3_errmsg(j->db));
     j->warned = true;
+}
+
+uint64_t journal_failures(Journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    uint64_t failures = j->failures;
+    pthread_mutex_unlock(&j->lock);
+    return failures;
 }
 
 /* ---- Opening ---- */
@@ -113,10 +124,12 @@ static void make_directories(const char *path)
 
 Error journal_open(const char *path, uint64_t knot_id, Journal **out, Why *why)
 {
-    Journal *j = calloc(1, sizeof *j);
+    size_t bytes = strlen(path) + 1;
+    Journal *j = calloc(1, sizeof *j + bytes);
     if (!j) return error_why(why, ERR_MEMORY, "no memory for the journal");
     pthread_mutex_init(&j->lock, NULL);
     j->knot_id = knot_id;
+    memcpy(j->path, path, bytes);
     j->opened_s = (uint64_t)time(NULL);
     j->opened_steady_s = clock_now_s();
     make_directories(path);

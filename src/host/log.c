@@ -20,6 +20,7 @@ static struct {
     const char *node;
     pthread_mutex_t lock; /* between the look and the write nobody else writes */
     bool full;            /* the last line could not go */
+    bool cut;             /* of the last line the end could not: what follows begins a new one */
     unsigned long long untold;
     atomic_ullong dropped;
 } process = {.level = LOG_INFO, .node = "cobord", .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -51,16 +52,12 @@ static bool can_write(void)
     return n != 0;
 }
 
-static void put(const LogEntry *e)
-{
-    char line[LOG_LINE_BYTES];
-    size_t bytes = log_line_write(e, process.format, log_time_ms(), process.node, line);
-    while (bytes && write(STDERR_FILENO, line, bytes) < 0 && errno == EINTR) continue;
-}
-
 /* Result  false: nobody takes it, or the rest of it. */
 static bool put_line(const char *line, size_t bytes)
 {
+    size_t all = bytes;
+    if (process.cut && (!can_write() || write(STDERR_FILENO, "\n", 1) != 1)) return false;
+    process.cut = false;
     while (bytes && can_write()) {
         ssize_t n = write(STDERR_FILENO, line, bytes < AT_ONCE_BYTES ? bytes : AT_ONCE_BYTES);
         if (n < 0 && errno == EINTR) continue;
@@ -68,16 +65,24 @@ static bool put_line(const char *line, size_t bytes)
         line += n;
         bytes -= (size_t)n;
     }
+    process.cut = bytes && bytes < all;
     return bytes == 0;
+}
+
+static bool put(const LogEntry *e)
+{
+    char line[LOG_LINE_BYTES];
+    size_t bytes = log_line_write(e, process.format, log_time_ms(), process.node, line);
+    return put_line(line, bytes);
 }
 
 static void put_untold(void)
 {
     char text[96];
-    (void)snprintf(text, sizeof text, "%llu lines of the log were dropped: nobody read them",
+    (void)snprintf(text, sizeof text, "%llu lines of the log were dropped: nobody took them",
                    process.untold);
-    process.untold = 0;
-    put(&(LogEntry){.level = LOG_ERROR, .event = "dropped", .message = text});
+    if (put(&(LogEntry){.level = LOG_ERROR, .event = "dropped", .message = text}))
+        process.untold = 0;
 }
 
 void log_entry(const LogEntry *e)
@@ -86,9 +91,7 @@ void log_entry(const LogEntry *e)
     int before = errno;
     pthread_mutex_lock(&process.lock);
     if (process.untold && can_write()) put_untold();
-    if (can_write()) {
-        put(e);
-    } else {
+    if (!put(e)) {
         process.untold++;
         process.dropped++;
     }

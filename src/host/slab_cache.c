@@ -198,7 +198,7 @@ static Error open_directories(SlabCache *c, Why *why)
         whole_open_at(c->parent, c->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
     if (c->directory < 0) return places_system_error(errno, path, why);
     if (flock(c->directory, LOCK_EX | LOCK_NB) != 0)
-        return error_why(why, ERR_IO, "%s/%s is another warden's", path, c->name);
+        return error_why(why, ERR_DUPLICATE, "%s/%s is another warden's", path, c->name);
     return OK;
 }
 

@@ -25,7 +25,8 @@ typedef struct SlabCacheOptions {
 typedef struct SlabCache SlabCache;
 
 /* Owner  the options' texts are copied; slab_cache_close.
- * Errors  ERR_IO (the directory cannot be made or is another warden's), ERR_MEMORY. Thread  any, for all functions. */
+ * Errors  ERR_IO (the directory cannot be made), ERR_NO_SPACE, ERR_DUPLICATE (it is another warden's),
+ *         ERR_MEMORY. Thread  any, for all functions. */
 MUST_CHECK Error slab_cache_open(const SlabCacheOptions *options, SlabCache **out, Why *why);
 void slab_cache_close(SlabCache *c);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,6 +26,7 @@ struct WardenLevels {
     KnotSource source;
     KnotIndex index;
     SlabCache *disk; /* or NULL */
+    bool disk_lost;  /* there should be one */
     pthread_mutex_t lock;
     pthread_cond_t filled;
     Warden *policy;
@@ -396,6 +398,7 @@ Error warden_levels_share(WardenLevels *l, void (*beat)(void *context), void *co
 
 /* --- opening --- */
 
+/* A disk that is full, or cannot be written, costs the cache and not the warden. */
 static Error open_disk(WardenLevels *l, Why *why)
 {
     char name[WARDEN_IDENTITY_TEXT_MAX];
@@ -404,7 +407,13 @@ static Error open_disk(WardenLevels *l, Why *why)
     name[16] = '-';
     SlabCacheOptions options = {l->options.directory, name, l->options.directory_bytes, &l->index,
                                 l->options.tell};
-    return slab_cache_open(&options, &l->disk, why);
+    Error e = slab_cache_open(&options, &l->disk, why);
+    if (e != ERR_IO && e != ERR_NO_SPACE) return e;
+    char line[2 * WHY_MAX];
+    (void)snprintf(line, sizeof line, "going on without a cache on disk: %s", why->text);
+    tell_note(l->options.tell, line);
+    l->disk_lost = true;
+    return OK;
 }
 
 static Error open_parts(WardenLevels *l, Why *why)
@@ -448,7 +457,8 @@ const KnotIndex *warden_levels_index(const WardenLevels *l) { return &l->index; 
 WardenLevelsCounters warden_levels_counters(WardenLevels *l)
 {
     WardenLevelsCounters c = {.store = store_counters(l->options.store),
-                              .has_disk = l->disk != NULL};
+                              .has_disk = l->disk || l->disk_lost,
+                              .disk.failures = l->disk_lost};
     if (l->disk) c.disk = slab_cache_counters(l->disk);
     (void)pthread_mutex_lock(&l->lock);
     c.memory = warden_counters(l->policy);

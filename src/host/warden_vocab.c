@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/warden_vocab.h"
+#include "host/log.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,6 +21,7 @@ struct WardenVocab {
     WardenRows *memory;
     void *arena_memory;
     RowStore *rows; /* or NULL */
+    bool rows_lost; /* there should be one */
     float *values;  /* [BATCH_ROWS][cols] */
     uint32_t *warm; /* ids that the row store had and memory should have: after the response */
     uint32_t warm_count;
@@ -34,7 +36,8 @@ static void publish(WardenVocab *v)
     WardenVocabCounters c = {.memory = warden_rows_counters(v->memory),
                              .store_rows = v->store_rows,
                              .store_bad = v->store_bad,
-                             .has_rows = v->rows != NULL};
+                             .has_rows = v->rows || v->rows_lost,
+                             .rows.failures = v->rows_lost};
     if (v->rows) c.rows = row_store_counters(v->rows);
     (void)pthread_mutex_lock(&v->counters_lock);
     v->counters = c;
@@ -57,13 +60,23 @@ static Error open_memory(WardenVocab *v, Why *why)
     return warden_rows_build(&config, &arena, &v->memory, why);
 }
 
+/* A disk that is full, or cannot be written, costs the cache and not the warden. */
+static Error open_rows(WardenVocab *v, Why *why)
+{
+    if (!v->options.row_store[0]) return OK;
+    Error e =
+        row_store_open(v->options.row_store, v->index->knot.id, v->tensor->cols, &v->rows, why);
+    if (e != ERR_IO && e != ERR_NO_SPACE) return e;
+    log_say(LOG_ERROR, "cache of rows: %s: %s; going on without it", error_text(e), why->text);
+    v->rows_lost = true;
+    return OK;
+}
+
 static Error open_parts(WardenVocab *v, Why *why)
 {
     TRY(warden_answer_find_vocab(v->index, v->options.id_last, &v->tensor, &v->row_bytes, why));
     TRY(open_memory(v, why));
-    if (v->options.row_store[0])
-        TRY(row_store_open(v->options.row_store, v->index->knot.id, v->tensor->cols, &v->rows,
-                           why));
+    TRY(open_rows(v, why));
     publish(v);
     return OK;
 }

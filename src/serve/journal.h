@@ -43,6 +43,8 @@ typedef struct JournalStream {
 
 /* Thread  any for all of them. */
 
+/* Writes that failed since it was opened. */
+uint64_t journal_failures(Journal *j);
 /* A request that is about to be answered. */
 void journal_begin(Journal *j, const char *stream, const JournalStream *request);
 /* Remembers a token, or JOURNAL_END, for journal_settle. */

@@ -120,6 +120,9 @@ static void write_engine(Serve *s, JsonWriter *w)
     metrics_times_write(w, "cobord_queue_wait_seconds", NULL, &f->wait_time);
     metrics_write_count(w, "cobord_pauses_total", "Answers that waited for a slow reader.",
                         f->paused);
+    metrics_write_count(w, "cobord_journal_failures_total",
+                        "Writes of the journal that failed: these streams end with the process.",
+                        s->options.journal ? journal_failures(s->options.journal) : 0);
     metrics_write_count(w, "cobord_degraded_total", "Answers with rows of a lost shard as zeros.",
                         f->degraded);
     metrics_write_gauge(w, "cobord_ready", "1 when every range has a node.",

@@ -263,7 +263,7 @@ class FileServer:
                 first, last = 0, size - 1
                 wanted = self.headers.get("Range")
                 if wanted:
-                    first, last = (int(x) for x in wanted.split("=")[1].split("-"))
+                    first, last = (int(x) if x else size - 1 for x in wanted.split("=")[1].split("-"))
                 self.send_response(206 if wanted else 200)
                 if wanted:
                     self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
