@@ -46,7 +46,8 @@ install(FILES LICENSE DESTINATION ${doc} COMPONENT manual) # packages say it in 
 install(DIRECTORY docs/ DESTINATION ${doc} COMPONENT program)
 foreach(unit cobord.service cobord-node@.service cobord-pull@.service)
     cobord_install_filled(program ${deploy}/systemd/${unit} lib/systemd/system
-        /usr/bin/cobord "\${CMAKE_INSTALL_PREFIX}/bin/cobord")
+        /usr/bin/cobord "\${CMAKE_INSTALL_PREFIX}/bin/cobord"
+        /usr/share/doc "\${CMAKE_INSTALL_PREFIX}/share/doc")
 endforeach()
 install(FILES ${deploy}/systemd/cobord.default DESTINATION ${doc}/examples COMPONENT program)
 install(DIRECTORY ${deploy}/systemd/examples/ DESTINATION ${doc}/examples/systemd COMPONENT program)

@@ -45,7 +45,8 @@ static int main_run(int argc, char **argv)
         return 2;
     }
     const char *word = argv[1];
-    if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0) {
+    if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0 || strcmp(word, "-v") == 0 ||
+        strcmp(word, "-V") == 0) {
         printf("cobord %s\n", COBORD_VERSION);
         return 0;
     }

@@ -10,6 +10,7 @@
 
 #include "cli/complain.h"
 #include "cli/options_help.h"
+#include "cli/options_near.h"
 #include "cli/options_table.h"
 #include "host/near.h"
 #include "host/places.h"
@@ -553,7 +554,7 @@ const char *options_setting(OptionId id)
 
 /* ---- flags ---- */
 
-static bool options_takes(const OptionVerb *verb, OptionId id)
+bool options_takes(const OptionVerb *verb, OptionId id)
 {
     for (const OptionId *o = verb->options; *o != OPTION_END; o++)
         if (*o == id) return !(options_table[id].flags & OPTION_NO_FLAG);
@@ -563,17 +564,16 @@ static bool options_takes(const OptionVerb *verb, OptionId id)
 static int options_unknown(const OptionVerb *verb, const char *flag)
 {
     size_t length = strcspn(flag, "=");
-    const char *near = NULL;
-    unsigned least = NEAR_FAR;
     char name[NEAR_NAME_BYTES];
     (void)snprintf(name, sizeof name, "%.*s", (int)(length > 2 ? length - 2 : 0),
                    length > 2 ? flag + 2 : "");
-    for (const OptionId *o = verb->options; *o != OPTION_END; o++) {
-        unsigned distance = near_distance(name, options_table[*o].name);
-        if (!options_takes(verb, *o) || distance >= least) continue;
-        least = distance;
-        near = options_table[*o].name;
-    }
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    const char *operand = options_near_operand(verb->operand_names, name),
+               *near = operand ? NULL : options_near_flag(verb, name);
+    if (operand)
+        return complain_usage("unknown flag: %.*s: %s stands without a flag: cobord %s %s.",
+                              (int)length, flag, operand, verb->name, verb->operand_names);
     if (near)
         return complain_usage(
             "unknown flag: %.*s: `cobord %s` does not take it. Did you mean --%s?", (int)length,

@@ -176,6 +176,9 @@ const char *options_where(const Options *o, OptionId id);
 /* Changes one setting while the verb runs; `text` stays. Errors  ERR_USAGE, with what it may be. */
 MUST_CHECK Error options_change(Options *o, OptionId id, const char *text, Why *why);
 
+/* Whether the verb has this flag. */
+bool options_takes(const OptionVerb *verb, OptionId id);
+
 /* The value of a setting outside any verb: from its variable, the config file or the table's
  * default. NULL when there is none. For the host's ports: cache directory, hub. */
 const char *options_setting(OptionId id);

@@ -75,13 +75,6 @@ static Error ready_ask(const Ready *r, const char *ca, Why *why)
                      call.status);
 }
 
-static const char *ready_advice(const Why *why)
-{
-    if (strstr(why->text, "not trusted")) return "Say which certificates to trust: --tls-ca FILE";
-    if (strstr(why->text, "broken off")) return "With TLS its address begins with https://";
-    return "Wait a little, or see: cobord status";
-}
-
 int cli_ready(int argc, char **argv)
 {
     static Ready ready;
@@ -110,5 +103,8 @@ int cli_ready(int argc, char **argv)
     }
     Error error = ready_ask(&ready, trusted ? trusted : ready.ca[0] ? ready.ca : NULL, &why);
     explicit_bzero(ready.key, sizeof ready.key);
-    return error == OK ? 0 : complain(error, &why, NULL, ready_advice(&why));
+    return error == OK
+               ? 0
+               : complain(error, &why, NULL,
+                          server_address_advice(&why, "Wait a little, or see: cobord status"));
 }

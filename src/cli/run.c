@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/complain.h"
+#include "cli/server_address.h"
 #include "cli/verbs.h"
 #include "host/stop.h"
 
@@ -115,7 +116,8 @@ static int run_all(Run *r)
     if (error == OK) return 0;
     if (one && r->answer_bytes)
         fprintf(stderr, "\n"); /* the answer so far stands on its own line */
-    return complain(error, &why, run_thing(r), NULL);
+    return complain(error, &why, run_thing(r),
+                    r->remote ? server_address_advice(&why, NULL) : NULL);
 }
 
 static int run_here(Run *r)

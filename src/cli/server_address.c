@@ -22,6 +22,15 @@ bool server_address_make(const char *given, bool tls, const char *path,
     return true;
 }
 
+const char *server_address_advice(const Why *why, const char *other)
+{
+    if (strstr(why->text, "not trusted")) return "Say which certificates to trust: --tls-ca FILE";
+    if (strstr(why->text, "no TLS connection"))
+        return "Without TLS its address begins with http://";
+    if (strstr(why->text, "broken off")) return "With TLS its address begins with https://";
+    return other;
+}
+
 const char *server_address_host(const char *host)
 {
     if (strcmp(host, "0.0.0.0") == 0) return "127.0.0.1";

@@ -20,6 +20,9 @@ bool server_address_make(const char *given, bool tls, const char *path,
 MUST_CHECK Error server_address_default(bool tls, const char *path,
                                         char out[HTTP_CLIENT_URL_BYTES_MAX], bool *own, Why *why);
 
+/* What to do about a call that failed; `other` where nothing better is known. */
+const char *server_address_advice(const Why *why, const char *other);
+
 /* A server that listens on all addresses is asked on this machine's own. */
 const char *server_address_host(const char *host);
 

@@ -281,9 +281,7 @@ static int status_show(const HttpCall *call, const char *url, bool json)
 static const char *status_advice(Error error, const Why *why)
 {
     if (error != ERR_UNREACHABLE) return NULL;
-    if (strstr(why->text, "not trusted")) return "Say which certificates to trust: --tls-ca FILE";
-    if (strstr(why->text, "broken off")) return "With TLS its address begins with https://";
-    return "Is a cluster running there? Start one: cobord up MODEL";
+    return server_address_advice(why, "Is a cluster running there? Start one: cobord up MODEL");
 }
 
 int cli_status(int argc, char **argv)

@@ -423,8 +423,8 @@ static const char *kind_of(CURLcode result, const Handle *h)
     case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR: return "broken off";
+    case CURLE_SSL_CONNECT_ERROR: return "no TLS connection";
     case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CONNECT_ERROR:
     case CURLE_SSL_CACERT_BADFILE: return "not trusted";
     default: return "failed";
     }

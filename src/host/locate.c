@@ -91,8 +91,7 @@ Error locate_kind(const char *model, LocateKind *kind, char *name, size_t name_b
         return OK;
     }
     const char *path = locate_file_path(model);
-    bool file = path != model || strchr(model, '/') || locate_ends(model, ".gguf") ||
-                locate_ends(model, ".knot");
+    bool file = path != model || locate_names_file(model);
     if (file || !locate_is_name(model) || access(model, F_OK) == 0) {
         *kind = LOCATE_PATH;
         return OK;
@@ -189,13 +188,18 @@ static Error locate_gguf(const char *given, const Tell *tell, char *path, size_t
     return cache_work_encode(real, name, origin, tell, path, path_bytes, why);
 }
 
+bool locate_names_file(const char *model)
+{
+    return strchr(model, '/') || locate_ends(model, ".gguf") || locate_ends(model, ".knot");
+}
+
 static Error locate_path(const char *given, const Tell *tell, char *path, size_t path_bytes,
                          Why *why)
 {
     struct stat state;
     uint8_t head[512];
     if (stat(given, &state) != 0) {
-        bool name = errno == ENOENT && !strchr(given, '/') && near_model(given);
+        bool name = errno == ENOENT && !locate_names_file(given);
         return name ? locate_unknown(given, why) : places_system_error(errno, given, why);
     }
     if (S_ISDIR(state.st_mode))

@@ -24,6 +24,9 @@
 MUST_CHECK Error locate_model(const char *model, const Tell *tell, char *path, size_t path_bytes,
                               Why *why);
 
+/* Whether it is written as a file's path is: with a folder in front, or .gguf or .knot at its end. */
+bool locate_names_file(const char *model);
+
 /* That there is no such model, and which was probably meant. Result  ERR_NOT_FOUND. */
 MUST_CHECK Error locate_unknown(const char *model, Why *why);
 

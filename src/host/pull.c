@@ -13,7 +13,6 @@
 #include "host/cache_work.h"
 #include "host/fetch.h"
 #include "host/locate.h"
-#include "host/near.h"
 #include "host/packages.h"
 #include "host/places.h"
 #include "host/sha256.h"
@@ -359,7 +358,7 @@ Error pull_remove(const char *name, Why *why)
     *p = (Pull){.model = name, .work = {.why = why ? why : &own, .lock = -1}};
     LocateKind kind;
     Error error = locate_kind(name, &kind, p->work.name, sizeof p->work.name, p->work.why);
-    if (error == OK && kind == LOCATE_PATH && !strchr(name, '/') && near_model(name))
+    if (error == OK && kind == LOCATE_PATH && !locate_names_file(name))
         error = locate_unknown(name, p->work.why);
     else if (error == OK && kind == LOCATE_PATH)
         error = error_why(p->work.why, ERR_USAGE,

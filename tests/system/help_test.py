@@ -100,6 +100,16 @@ class HelpTest(unittest.TestCase):
             self.assertIn(f"Did you mean {right}?", p.stderr)
         self.assertIn("Did you mean --max-tokens?", run("run", "x", "--max-tokns", "3").stderr)
         self.assertIn("Did you mean --memory?", run("run", "x", "--memroy", "3").stderr)
+        for flag, meant in (("--port", "--listen"), ("--num_ctx", "--context"), ("--parallel", "--slots")):
+            self.assertIn(f"Did you mean {meant}?", run("serve", "x", flag, "1").stderr)
+        self.assertIn("Did you mean --max-tokens?", run("run", "x", "--n-predict=3").stderr)
+        self.assertNotIn("Did you mean", run("run", "x", "--port", "1").stderr)  # it listens nowhere
+        self.assertIn("MODEL stands without a flag: cobord run MODEL", run("run", "--model", "x").stderr)
+        for verb in ("run", "pull", "rm"):  # a dot or a colon makes no path of it
+            p = run(verb, "llama9.2:1b")
+            self.assertEqual(p.returncode, 1)
+            self.assertRegex(p.stderr, r"\Acobord: not found: there is neither a file nor a model of this name: llama9")
+        self.assertIn("llama9.gguf: No such file", run("run", "llama9.gguf").stderr)
         for verb in ("run", "pull", "info", "verify", "rm", "plan"):
             p = run(verb, "qwen2.5-coder:1.5b")
             self.assertEqual(p.returncode, 1)

@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -196,6 +197,23 @@ class TlsTest(unittest.TestCase):
             self.assertIn("/nonexistent.pem", status.stderr)
         finally:
             self.assertEqual(up.stop(), 0)
+
+    def test_no_tls_there(self):
+        """The other way round: https, where nobody speaks TLS."""
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            def answer():
+                peer, _ = s.accept()
+                peer.recv(4096)
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                peer.close()
+            url = f"https://127.0.0.1:{s.getsockname()[1]}"
+            for words in (["ready", url], ["status", url], ["run", MODEL, "hi", "--url", url]):
+                thread = threading.Thread(target=answer)
+                thread.start()
+                done = run(*words)
+                thread.join()
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, r"Without TLS its address begins with http://\.?\n\Z")
 
     def test_ready(self):
         """As the check of a container: the server's own variables say where it is, and that it has TLS."""
