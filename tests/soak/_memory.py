@@ -18,6 +18,7 @@ JUDGED_SECONDS_MIN = 480   # behind the warm-up; in less, what is used for the f
 SAMPLE_SECONDS = 2.0
 AGE_SECONDS = 15.0, 60.0   # the window in which lives are compared
 LIVES_MIN = 2              # of a node, in each half
+COUNTS_MORE = {"descriptors": 8, "threads": 0}  # connections come and go, of clients and between nodes
 FIELDS = "Rss", "Pss", "Private_Dirty"
 
 
@@ -102,6 +103,10 @@ class Memory(threading.Thread):
         rss, pss, own = both("Rss"), both("Pss"), both("Private_Dirty")
         drift = rss[1] / rss[0] - 1
         self.limit(name, *rss)
+        for field, more in COUNTS_MORE.items():
+            before, after = both(field)
+            if self.judged and after > before + more:
+                self.tally.violation(field, f"{name}: first {before:.0f}, later {after:.0f}")
         counts = [own, both("descriptors"), both("threads")]
         return (name, f"{rss[0]:.0f}", f"{rss[1]:.0f}", f"{100 * drift:+.2f} %",
                 f"{100 * (pss[1] / pss[0] - 1):+.2f} %", *(f"{a:.0f} to {b:.0f}" for a, b in counts))
