@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # A thin front: every target is a few commands that docs/HACKING.md explains. CMake does the work.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# A test counts for two, one that mostly waits for one (tests/CMakeLists.txt). Programs that tests start hear Ctrl-C,
+# also when this runs in the background of a script.
+CTEST = env --default-signal=INT ctest -j $$((2 * $(JOBS) + 1)) --output-on-failure
 
 .PHONY: all library prepare demo faults load soak tsan test test-short test-workers test-long asan gcc wasm arm64 \
     fuzz bench bench-wasm clean install uninstall deb deb-arm64
@@ -22,13 +25,13 @@ test: prepare
 	@scripts/prepare shells || echo 'make: tests of completion in zsh and fish are left out'
 	@scripts/build default $(JOBS)
 	@scripts/build asan $(JOBS)
-	@(cd build-asan && ctest -L unit -j $(JOBS) --output-on-failure); sanitized=$$?; \
-	(cd build && ctest -j $(JOBS) --output-on-failure) && exit $$sanitized
+	@(cd build-asan && $(CTEST) -L unit); sanitized=$$?; \
+	(cd build && $(CTEST)) && exit $$sanitized
 
 # What needs no model: a minute.
 test-short:
 	@scripts/build default $(JOBS)
-	@cd build && ctest -L 'tidy|unit|kernel' -j $(JOBS) --output-on-failure
+	@cd build && $(CTEST) -L 'tidy|unit|kernel'
 
 # Cloudflare's side on the real runtime, offline once the packages are there.
 test-workers:
@@ -39,7 +42,7 @@ test-workers:
 test-long: test
 	@COBORD=build/cobord python3 tests/system/memory_test.py --long
 	@scripts/build gcc $(JOBS)
-	@cd build-gcc && ctest -L 'unit|kernel' -j $(JOBS) --output-on-failure
+	@cd build-gcc && $(CTEST) -L 'unit|kernel'
 	@$(MAKE) tsan
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 

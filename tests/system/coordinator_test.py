@@ -373,8 +373,15 @@ class WholeClusterTest(unittest.TestCase):
         for name in ("count", "rows", "embed_us", "forward_us", "logits_us", "own_us"):
             self.assertGreater(about["step"][name], 0, name)
         hop = about["nodes"][1]["hops"]["forward"]
-        self.assertTrue(0 < hop["us"] <= about["step"]["forward_us"] and hop["bytes_sent"] and hop["bytes_received"])
+        self.assertTrue(hop["us"] and hop["bytes_sent"] and hop["bytes_received"])
         self.assertIn("logits", about["nodes"][2]["hops"])
+        wait_until(self.a_hop_is_within_the_step, "a station's usual time within that of all", 30)
+
+    def a_hop_is_within_the_step(self):
+        """The usual time of one station and the last of all: on a busy machine a last one may be shorter than usual."""
+        self.c.json(CHAT, ASKED[1])
+        about = self.c.cluster()
+        return about["nodes"][1]["hops"]["forward"]["us"] <= about["step"]["forward_us"]
 
     def test_status(self):
         def status(*arguments):

@@ -14,6 +14,8 @@ import threading
 import time
 import unittest
 
+from _ports import free_ports
+
 COBORD = os.path.abspath(os.environ.get("COBORD", "build/cobord"))
 MODEL = "smollm2-135m"
 MIB = 1 << 20
@@ -364,6 +366,14 @@ class Lives(unittest.TestCase):
                  "--shards", "2", "--context", "512", "--slots", "2"],
                 check=True, capture_output=True, env=environment(d),
             )
+            with open(path) as f:
+                text = f.read()
+            ports = re.findall(r"127\.0\.0\.1:(\d+)", text)
+            self.assertEqual(len(set(ports)), 5)
+            for old, new in zip(ports, free_ports(len(ports))):  # of plan's, others may have taken one meanwhile
+                text = text.replace(f"127.0.0.1:{old}\"", f"127.0.0.1:{new}\"")
+            with open(path, "w") as f:
+                f.write(text)
             cluster = self.up("--cluster", path, model=None)
             self.assertEqual(cluster.ask(), alone("--temperature", "0"))
             self.assertEqual(cluster.stop(), 0)
