@@ -195,7 +195,7 @@ static void write_text(Line *l, const LogEntry *e)
         add_plain(l, e->detail);
     }
     if (!e->message) {
-        json_writer_raw(&l->w, e->method ? e->method : e->event);
+        put_value(l, e->method ? e->method : e->event); /* a method is any bytes without blanks */
         json_writer_raw(&l->w, " ");
         if (e->path) put_value(l, e->path);
         json_writer_raw(&l->w, " ");

@@ -96,6 +96,9 @@ static void escapes_what_would_be_obeyed(void **state)
                    .path = "/\xc2\x9b"
                            "2J"};
     assert_non_null(strstr(write_line(&e, LOG_TEXT), "GET /??2J 0"));
+    /* A client chooses its method, too. */
+    e = (LogEntry){.level = LOG_INFO, .event = "request", .method = "G\x1b[2J", .path = "/"};
+    assert_string_equal(write_line(&e, LOG_TEXT), "cobord: \"G\\u001b[2J\" / 0\n");
 }
 
 static void is_bounded(void **state)
