@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CTEST = env --default-signal=INT ctest -j $$((2 * $(JOBS) + 1)) --output-on-failure
 
 .PHONY: all library prepare demo faults load soak tsan test test-short test-workers test-long asan gcc wasm arm64 \
-    fuzz bench bench-wasm clean install uninstall deb deb-arm64
+    fuzz fuzz-replay fuzz-coverage bench bench-wasm clean install uninstall deb deb-arm64
 
 all: ; @scripts/build default $(JOBS) cobord
 
@@ -44,7 +44,8 @@ test-long: test
 	@scripts/build gcc $(JOBS)
 	@cd build-gcc && $(CTEST) -L 'unit|kernel'
 	@$(MAKE) tsan
-	@$(MAKE) fuzz FUZZ_SECONDS=600
+	@$(MAKE) fuzz-replay
+	@$(MAKE) fuzz MINUTES=10
 
 # Below $(DESTDIR)$(PREFIX): program, page of the manual, completions, units, library, documentation.
 PREFIX ?= /usr/local
@@ -102,11 +103,23 @@ soak:
 	@scripts/build default $(JOBS) cobord
 	@COBORD=build/cobord python3 tests/soak/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-# Every target for FUZZ_SECONDS, starting from its seeds.
-FUZZ_SECONDS ?= 60
+# libFuzzer with ASan and UBSan: every target (or TARGETS="gguf knot") for so long, from its seeds; the ledger adds up.
+fuzz: MINUTES ?= 1
+TARGETS ?=
 fuzz:
-	@scripts/build fuzz $(JOBS)
-	@scripts/fuzz $(FUZZ_SECONDS)
+	@scripts/build fuzz $(JOBS) fuzz_targets
+	@scripts/fuzz --minutes $(MINUTES) --jobs $(JOBS) $(TARGETS)
+
+# Every committed input once, in the same build.
+fuzz-replay:
+	@scripts/build fuzz $(JOBS) fuzz_targets
+	@scripts/fuzz --replay --jobs $(JOBS) $(TARGETS)
+
+# Which lines and branches of the rooms' parsers the committed inputs reach.
+fuzz-coverage:
+	@scripts/prepare coverage
+	@scripts/build coverage $(JOBS) fuzz_targets
+	@scripts/fuzz-coverage
 
 bench: all
 	@bench/compare
@@ -117,4 +130,4 @@ bench-wasm: all wasm
 	@bench/wasm
 	@bench/wllama
 
-clean: ; rm -rf build build-asan build-gcc build-tsan build-fuzz build-wasm build-arm64
+clean: ; rm -rf build build-asan build-gcc build-tsan build-fuzz build-coverage build-wasm build-arm64

@@ -12,6 +12,9 @@ endif()
 # No NDEBUG anywhere: a broken promise of our own stops the program in release too.
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
+if(COBORD_FUZZ)
+    set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -gline-tables-only") # half the time to build, and nearly as fast
+endif()
 
 set(werror OFF)
 if((CMAKE_C_COMPILER_ID STREQUAL Clang AND CMAKE_C_COMPILER_VERSION MATCHES "^19\\.")

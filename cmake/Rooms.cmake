@@ -89,7 +89,7 @@ foreach(room IN LISTS COBORD_ROOMS)
             target_link_libraries(cobord_${room} PRIVATE cobord_system)
             target_compile_definitions(cobord_${room} PRIVATE _GNU_SOURCE)
         endif()
-        if(room STREQUAL quant OR room STREQUAL model)
+        if((room STREQUAL quant OR room STREQUAL model) AND NOT COBORD_FUZZ)
             target_compile_options(cobord_${room} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O3>) # kernels and operators
         endif()
         if(CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32 AND NOT room MATCHES "^(base|quant|model)$")

@@ -7,58 +7,27 @@
 
 #include "api/json_scan.h"
 #include "api/schema.h"
-#include "text/grammar_machine.h"
-
-enum { STEPS_MAX = 400 };
-
-static uint32_t draw(uint64_t *seed, uint32_t below)
-{
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(*seed >> 33) % below;
-}
-
-/* A walk of at most STEPS_MAX bytes, which prefers to close. Result  its bytes when it came to an end, else 0. */
-static size_t walk(GrammarMachine *m, uint64_t *seed, uint8_t *out)
-{
-    static const char closing[] = "\"}]0e";
-    for (size_t bytes = 0; bytes < STEPS_MAX; bytes++) {
-        if (grammar_machine_may_end(m, grammar_machine_state(m)) && draw(seed, 3)) return bytes;
-        uint32_t start = draw(seed, 256), tried = 0;
-        uint8_t byte = draw(seed, 2) ? (uint8_t)closing[draw(seed, 5)] : (uint8_t)start;
-        bool taken = grammar_machine_take(m, byte);
-        while (!taken && tried < 256) {
-            byte = (uint8_t)(start + tried++);
-            taken = grammar_machine_take(m, byte);
-        }
-        if (!taken) {
-            /* Only what nests too deep, or branches too much, may end like this; neither is done with few visits. */
-            ASSERT(grammar_machine_may_end(m, grammar_machine_state(m)) ||
-                   grammar_machine_visits(m) > 10000);
-            return 0;
-        }
-        out[bytes] = byte;
-    }
-    return 0;
-}
+#include "grammar_walk.h"
+#include "lend.h"
 
 static void check(const Grammar *g, bool json, uint64_t seed)
 {
     GrammarLimits limits = {.nodes = 1 << 14, .states = 512, .places = 1 << 14};
     size_t bytes = grammar_machine_bytes(g, &limits), length;
-    void *memory = malloc(bytes);
-    uint8_t text[STEPS_MAX];
+    static Lend lent;
+    void *memory = lend(&lent, bytes);
+    uint8_t text[WALK_STEPS_MAX];
     Arena arena = arena_make(memory, bytes);
     GrammarMachine *m;
     Why why;
     if (grammar_machine_build(g, &limits, &arena, &m, &why) == OK) {
-        length = walk(m, &seed, text);
+        length = walk_to_end(m, &seed, text);
         if (json && length) {
             yyjson_doc *doc = yyjson_read((char *)text, length, YYJSON_READ_NOFLAG);
             ASSERT(doc);
             yyjson_doc_free(doc);
         }
     }
-    free(memory);
 }
 
 /* {"type":"string","pattern": the bytes} */

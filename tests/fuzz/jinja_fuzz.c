@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lend.h"
 #include "text/jinja.h"
 #include "text/json_values.h"
 
@@ -36,10 +37,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void *memory;
+    static Lend lent;
     if (!memory) memory = malloc(ARENA_BYTES);
     size_t room = jinja_bytes(size);
-    void *parse_memory = malloc(room);
-    CHECK(memory && parse_memory);
+    void *parse_memory = lend(&lent, room);
+    CHECK(memory);
     Arena parsed = arena_make(parse_memory, room), used = arena_make(memory, ARENA_BYTES);
     Jinja jinja;
     JinjaText text;
@@ -55,6 +57,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (error == OK) check_text(text);
         yyjson_doc_free(doc);
     }
-    free(parse_memory);
     return 0;
 }

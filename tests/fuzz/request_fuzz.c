@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/request.h"
+#include "lend.h"
 
 enum { VOCABULARY = 1000 };
 
@@ -66,11 +67,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static Request request;
     static Refusal refusal;
+    static Lend lent;
     if (!size) return 0;
     size_t bytes = request_bytes(size - 1);
-    void *memory = malloc(bytes);
+    void *memory = lend(&lent, bytes);
     uint8_t *body = malloc(size);
-    if (!memory || !body) abort();
+    if (!body) abort();
     memcpy(body, data + 1, size - 1); /* a copy, so that reading past its end is seen */
     Arena arena = arena_make(memory, bytes);
     if (request_parse((RequestKind)(data[0] % REQUEST_KINDS), VOCABULARY, body, size - 1, &arena,
@@ -81,6 +83,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_refusal(&refusal);
     }
     free(body);
-    free(memory);
     return 0;
 }
