@@ -2,7 +2,6 @@
 /* Valid JSON schemas, built from the input: objects, arrays, numbers and texts with bounds, choices, references.
  * What is taken is walked to an end, and a small validator of ours, written from the specification, must accept
  * the text. On the way the mask of a vocabulary allows exactly the tokens whose bytes the machine takes. */
-#include <math.h>
 #include <stdio.h>
 
 #include "../unit/text/small_vocab.h"
@@ -199,7 +198,8 @@ static bool is_type(const char *type, yyjson_val *value)
 {
     if (strcmp(type, "integer") == 0) {
         double n = yyjson_get_num(value);
-        return yyjson_is_num(value) && (yyjson_is_int(value) || n == floor(n));
+        return yyjson_is_num(value) &&
+               (yyjson_is_int(value) || n >= 1e15 || n <= -1e15 || n == (double)(int64_t)n);
     }
     if (strcmp(type, "number") == 0) return yyjson_is_num(value);
     return strcmp(type, strcmp(yyjson_get_type_desc(value), "true") == 0 ||
