@@ -81,6 +81,7 @@ static JsonCheckResult between(JsonCheck *c, uint8_t byte)
 
 static JsonCheckResult string(JsonCheck *c, uint8_t byte)
 {
+    if (c->high && byte != '\\') return JSON_CHECK_FAULT;
     if (byte == '"') return go(c, c->key ? JSON_CHECK_COLON : JSON_CHECK_COMMA);
     if (byte == '\\') return go(c, JSON_CHECK_ESCAPE);
     return byte < 0x20 ? JSON_CHECK_FAULT : JSON_CHECK_GOES_ON;
@@ -91,18 +92,29 @@ static JsonCheckResult escape(JsonCheck *c, uint8_t byte)
     static const char letters[] = "\"\\/bfnrt";
     if (byte == 'u') {
         c->digits = 4;
+        c->unit = 0;
         return go(c, JSON_CHECK_HEX);
     }
-    for (size_t i = 0; letters[i]; i++)
+    for (size_t i = 0; letters[i] && !c->high; i++)
         if (byte == (uint8_t)letters[i]) return go(c, JSON_CHECK_STRING);
     return JSON_CHECK_FAULT;
+}
+
+/* Half a pair is no character: parsers refuse it, ours of the next request too. */
+static JsonCheckResult end_unit(JsonCheck *c)
+{
+    bool low = c->unit >= 0xdc00 && c->unit <= 0xdfff;
+    if (low != c->high) return JSON_CHECK_FAULT;
+    c->high = c->unit >= 0xd800 && c->unit <= 0xdbff;
+    return go(c, JSON_CHECK_STRING);
 }
 
 static JsonCheckResult hex(JsonCheck *c, uint8_t byte)
 {
     uint8_t lower = byte | 0x20;
     if (!is_digit(byte) && !(lower >= 'a' && lower <= 'f')) return JSON_CHECK_FAULT;
-    return --c->digits ? JSON_CHECK_GOES_ON : go(c, JSON_CHECK_STRING);
+    c->unit = c->unit << 4 | (uint32_t)(is_digit(byte) ? byte - '0' : lower - 'a' + 10);
+    return --c->digits ? JSON_CHECK_GOES_ON : end_unit(c);
 }
 
 static JsonCheckResult word(JsonCheck *c, uint8_t byte)

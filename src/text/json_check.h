@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether bytes that come one after another are a JSON object, as strictly as RFC 8259 has it: known at the first byte
- * that cannot be. Memory is one bit a level.
+/* Whether bytes that come one after another are a JSON object, as strictly as RFC 8259 has it, with whole surrogate
+ * pairs only: known at the first byte that cannot be. Memory is one bit a level.
  *
  *   {"name": "f", "arguments": {}}     WHOLE at the last brace, FAULT at a byte that no object has there */
 #ifndef COBORD_TEXT_JSON_CHECK_H
@@ -39,6 +39,8 @@ typedef struct JsonCheck {
     uint64_t objects; /* bit depth - 1: that level is an object, else an array */
     bool key;         /* the string is one */
     uint32_t digits;  /* of \u that are still to come */
+    uint32_t unit;    /* of those that came, as a number */
+    bool high;        /* the first half of a surrogate pair; the second must follow */
     const char *word; /* what is still to come of true, false, null */
 } JsonCheck;
 

@@ -39,6 +39,7 @@ static const char *const texts[] = {
     "{\"a\":1}",
     "{\"a\": [1, -2.5, 0, 1e5, 1.0E-7, 2E+1], \"b\": {\"c\": [[]]}}",
     "{\"a\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00ff\"}",
+    "{\"a\": \"\\ud83d\\uDE00x\", \"\\uD800\\udfff\": \"\\u0064\"}",
     "{\"t\": true, \"f\": false, \"n\": null}",
     "{\"a\":[{},[],\"\",[0],{\"\":[]}]}"};
 
@@ -59,7 +60,7 @@ static void agrees_with_yyjson(void **state)
 {
     (void)state;
     static const char bytes[] = "{}[]:,\"\\ntfu0123-+.eE \n\x01"
-                                "abx/";
+                                "abx/d8Dc";
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         size_t count = strlen(texts[i]);
         for (size_t at = 0; at <= count; at++) {
