@@ -83,15 +83,10 @@ tsan:
 	@cd build-tsan && ctest -L unit -j $(JOBS) --output-on-failure
 	@scripts/tsan
 
-# Each call that can fail does, one after the other: memory, reading, writing, opening, threads; and files that change.
+# What goes wrong beneath the program: each call that can fail does, full disks, clocks that jump, bits that flip.
 faults:
 	@scripts/build default $(JOBS) cobord fail_nth shift_clock
-	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_nth_test.py --all
-	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_serving_test.py --all
-	@COBORD=build/cobord FAIL_NTH=build/tests/libfail_nth.so python3 tests/system/fail_nodes_test.py --all
-	@COBORD=build/cobord SHIFT_CLOCK=build/tests/libshift_clock.so python3 tests/system/clock_test.py
-	@COBORD=build/cobord python3 tests/system/disk_test.py
-	@COBORD=build/cobord python3 tests/system/changed_file_test.py
+	@scripts/faults build
 
 # What a server and a cluster do when four times as much is asked of them as they can: 8 minutes on a quiet machine.
 load: all

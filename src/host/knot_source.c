@@ -15,8 +15,9 @@ static Error source_memory(const KnotIndexNeed *need, const KnotIndex *x, uint8_
                      need->memory_bytes + need->scratch_bytes);
 }
 
+/* `came`: whether bytes came at all, whatever they mean. */
 static Error source_bring(const KnotSource *source, KnotIndexOpening *o, const KnotIndexNeed *need,
-                          Why *why)
+                          bool *came, Why *why)
 {
     uint8_t *memory, *scratch;
     Error e = source_memory(need, o->index, &memory, &scratch, why);
@@ -24,22 +25,37 @@ static Error source_bring(const KnotSource *source, KnotIndexOpening *o, const K
     if (e == OK && need->bytes)
         e = source->read(source->context, need->offset, need->bytes,
                          need->into_scratch ? scratch : memory + need->at, why);
+    *came = e == OK;
     if (e == OK) e = knot_index_give(o, memory, scratch, why);
     else if (!need->grows) free(memory);
     free(scratch);
     return e;
 }
 
+static Error source_open(const KnotSource *source, uint64_t knot_id, uint64_t file_bytes,
+                         KnotIndex *out, bool *came, Why *why)
+{
+    KnotIndexNeed need;
+    memset(out, 0, sizeof *out);
+    KnotIndexOpening o = knot_index_start(knot_id, file_bytes, out);
+    Error e = OK;
+    while (e == OK && knot_index_need(&o, &need)) e = source_bring(source, &o, &need, came, why);
+    if (e) knot_source_close(out);
+    return e;
+}
+
+/* What a bit that flipped on the way makes of a header may be anything: what was not understood is read again. */
 Error knot_source_open(const KnotSource *source, uint64_t knot_id, KnotIndex *out, Why *why)
 {
     uint64_t file_bytes = 0;
-    KnotIndexNeed need;
     memset(out, 0, sizeof *out);
     TRY(source->size(source->context, &file_bytes, why));
-    KnotIndexOpening o = knot_index_start(knot_id, file_bytes, out);
     Error e = OK;
-    while (e == OK && knot_index_need(&o, &need)) e = source_bring(source, &o, &need, why);
-    if (e) knot_source_close(out);
+    bool came = true;
+    for (int i = 0; i < KNOT_INDEX_READS_MAX && came; i++) {
+        e = source_open(source, knot_id, file_bytes, out, &came, why);
+        if (e == OK) return OK;
+    }
     return e;
 }
 
