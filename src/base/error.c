@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/mask.h"
+
 const char *error_text(Error error)
 {
     switch (error) {
@@ -41,8 +43,15 @@ static void out_escaped(Out *out, unsigned char c)
 
 static void out_string(Out *out, const char *text, size_t bytes_max)
 {
+    size_t bytes = 0;
     if (!text) text = "(none)";
-    for (size_t i = 0; i < bytes_max && text[i]; i++) out_escaped(out, (unsigned char)text[i]);
+    while (bytes < bytes_max && text[bytes]) bytes++;
+    for (size_t i = 0; i < bytes;) {
+        size_t hidden = mask_bytes(text, bytes, i);
+        for (const char *mask = MASK_SHOWN; hidden && *mask; mask++) out_char(out, *mask);
+        if (!hidden) out_escaped(out, (unsigned char)text[i]);
+        i += hidden ? hidden : 1;
+    }
 }
 
 static void out_number(Out *out, uint64_t value, unsigned base, bool negative)

@@ -10,6 +10,7 @@
 #include "cli/settings.h"
 #include "cli/verbs.h"
 #include "host/file_guard.h"
+#include "host/process.h"
 
 static int main_unknown(const char *name)
 {
@@ -67,6 +68,7 @@ static void main_hold_streams(void)
 int main(int argc, char **argv)
 {
     main_hold_streams();
+    process_leave_no_core();
     file_guard_install();
     (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, not the end */
     int code = main_run(argc, argv);

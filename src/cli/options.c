@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mask.h"
 #include "cli/complain.h"
 #include "cli/options_help.h"
 #include "cli/options_near.h"
@@ -460,8 +461,8 @@ static int options_config_line(char *line, unsigned number)
     if (*line == 0 || *line == '#') return 0;
     char *equals = strchr(line, '=');
     if (!equals)
-        return complain_usage("bad config file: %s:%u: '%.60s' is not `name = value`.", config.path,
-                              number, line);
+        return complain_usage("bad config file: %s:%u: the line is not `name = value`.",
+                              config.path, number); /* its words may be a secret */
     *equals = 0;
     char *name = options_trim(line), *value = options_trim(equals + 1);
     size_t length = strlen(value);
@@ -696,7 +697,14 @@ const char *options_where(const Options *o, OptionId id)
 
 void options_print_safely(FILE *out, const char *text)
 {
+    size_t bytes = strlen(text);
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        size_t hidden = mask_bytes(text, bytes, (size_t)((const char *)p - text));
+        if (hidden) {
+            fputs(MASK_SHOWN, out);
+            p += hidden - 1;
+            continue;
+        }
         bool c1 =
             p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0; /* U+0080..9F: terminals obey these too */
         if (*p < 0x20 || *p == 0x7f || c1) fprintf(out, "\\x%02x", *p);

@@ -191,9 +191,18 @@ static void say_ready(void *context)
     tls_options_warn(place, has_tls(s, first));
 }
 
+/* Nodes inherit what their stores want, and nothing else that is secret. */
+static void forget_secrets(void)
+{
+    static const char *const names[] = {"COBORD_API_KEY", "COBORD_HUB_TOKEN",
+                                        "CLOUDFLARE_API_TOKEN"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) (void)unsetenv(names[i]);
+}
+
 static int supervise(UpState *s)
 {
     Why why = {{0}};
+    forget_secrets();
     SuperviseOptions options = {
         .nodes = s->supervised,
         .node_count = s->cluster.node_count,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/mask.h"
 
 enum { WAIT_MS = 10, AT_ONCE_BYTES = 4096 };
 
@@ -112,10 +113,11 @@ void log_pass(const char *line, size_t bytes)
 
 void log_say(LogLevel level, const char *format, ...)
 {
-    char text[2 * WHY_MAX];
+    char said[2 * WHY_MAX], text[2 * WHY_MAX];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
+    (void)vsnprintf(said, sizeof said, format, arguments);
     va_end(arguments);
+    mask_copy(text, sizeof text, said);
     log_entry(&(LogEntry){.level = level, .event = "note", .message = text});
 }

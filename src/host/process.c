@@ -62,3 +62,11 @@ void process_figures(MetricsProcess *out)
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         out->max_fds = limit.rlim_cur;
 }
+
+void process_leave_no_core(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CORE, &limit) != 0) return;
+    limit.rlim_cur = 0;
+    (void)setrlimit(RLIMIT_CORE, &limit);
+}

@@ -7,5 +7,8 @@
 
 /* Budget apart. What cannot be found out is 0. Thread  any. */
 void process_figures(MetricsProcess *out);
+/* A crash leaves no copy of the memory behind, which has keys and conversations in it. It is the soft limit: whoever
+ * looks for a fault of ours raises it with `prlimit --core`. Nodes of `up` inherit it. */
+void process_leave_no_core(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include <sqlite3.h>
@@ -17,9 +18,9 @@
 #include "host/row_store_backend.h"
 
 enum {
-    ROW_STORE_SQLITE_BUSY_MS = 500,    /* another process writes */
+    ROW_STORE_SQLITE_BUSY_MS = 500,     /* another process writes */
     ROW_STORE_SQLITE_MAKING_MS = 15000, /* others make the file, too */
-    ROW_STORE_SQLITE_SWEEP = 256       /* entries a sweep removes at most */
+    ROW_STORE_SQLITE_SWEEP = 256        /* entries a sweep removes at most */
 };
 
 typedef enum RowStoreSqliteStatement {
@@ -195,12 +196,14 @@ Error row_store_sqlite_open(const char *where, RowBackend *out, Why *why)
     RowStoreSqlite *s = calloc(1, sizeof *s + bytes);
     if (!s) return error_why(why, ERR_MEMORY, "no memory for %s", where);
     memcpy(s->path, where, bytes);
+    mode_t before = umask(0077); /* which rows there are tells which words were used */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     Error error = OK;
     if (sqlite3_open_v2(where, &s->db, flags, NULL) != SQLITE_OK)
         error = s->db ? row_store_sqlite_error(s, why)
                       : error_why(why, ERR_MEMORY, "no memory for %s", where);
     if (error == OK) error = row_store_sqlite_prepare(s, why);
+    (void)umask(before);
     if (error != OK) {
         row_store_sqlite_free(s);
         return error;
