@@ -75,6 +75,8 @@ class Files(unittest.TestCase):
             self.assertIn(f"--id={node['id']}", service["healthcheck"]["test"])
             self.assertEqual(int(service["mem_limit"][:-1]) << 20, file["memory"] + (32 << 20))
             self.assertTrue(service["read_only"] and service["cap_drop"] == ["ALL"])
+            self.assertEqual(service["security_opt"], ["no-new-privileges:true", "seccomp:seccomp.json"])
+            self.assertTrue((FOLDER / "seccomp.json").exists())  # sandbox_test runs nodes under it
 
     def test_who_reaches_what(self):
         """Nodes reach each other; who fetches the model, and who is published, more than that."""
