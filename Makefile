@@ -80,7 +80,7 @@ arm64:
 # Unit and system tests with programs under ThreadSanitizer; a report of any process fails. Hours.
 tsan:
 	@scripts/build tsan $(JOBS)
-	@cd build-tsan && ctest -L unit -j $(JOBS) --output-on-failure
+	@cd build-tsan && $(CTEST) -L unit
 	@scripts/tsan
 
 # What goes wrong beneath the program: each call that can fail does, full disks, clocks that jump, bits that flip.

@@ -89,6 +89,7 @@ async function moves(browser) {
     await picture(page, "cluster-busy");
     await page.emulateMedia({reducedMotion: "reduce"});
     await until(async () => !(await page.locator(".journey .token.shown, .journey .at").count()), "no motion");
+    await turn("rest");
     await seen.close();
 }
 

@@ -3,6 +3,7 @@
 """The page's view of the cluster in real Chromium: 2 stations and 4 shards are drawn, figures move while an answer is
 made, a node that was killed is shown as gone and comes back, keys alone suffice, axe-core finds nothing
 (tests/page/cluster.mjs). What is drawn of an answer, without a browser: tests/page/cluster_model_test.mjs."""
+import itertools
 import os
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ from serve_test import CHAT, greedy
 
 
 class PageClusterTest(unittest.TestCase):
+    enough = threading.Event()
+
     def test_model(self):
         done = subprocess.run(["node", "--test", SCRIPTS / "cluster_model_test.mjs"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -24,14 +27,25 @@ class PageClusterTest(unittest.TestCase):
     def act(self, word):
         verb, _, node = word.partition(" ")
         if verb == "ask":
-            # Sampled at a high temperature: no draft guesses it, so it lasts for several looks of the page.
-            body = dict(greedy("Tell me about the sea.", 900, logit_bias={"2": -100, "0": -100}), stream=True,
-                        temperature=1.5, seed=1)
-            threading.Thread(target=lambda: self.cluster.call("POST", CHAT, body), daemon=True).start()
+            self.asking = threading.Thread(target=self.ask, daemon=True)
+            self.enough.clear()
+            self.asking.start()
+        elif verb == "rest":
+            self.enough.set()
+            self.asking.join(60)
         elif verb == "kill":
             self.cluster.kill(node)
         else:
             self.cluster.start(node, (), self.cluster.own_path if node == "coordinator-0" else None)
+
+    def ask(self):
+        """One answer after the other: the page sees one, however fast they are made. No draft guesses what is drawn at
+        a high temperature."""
+        body = greedy("Tell me about the sea.", 300, logit_bias={"2": -100, "0": -100}, stream=True)
+        for seed in itertools.count(1):
+            self.cluster.call("POST", CHAT, dict(body, temperature=1.5, seed=seed))
+            if self.enough.is_set():
+                return
 
     def drive(self, environment):
         """Its output; does what it asks for meanwhile."""
