@@ -129,6 +129,8 @@ void node_about_figures(const NodeFigures *f, JsonWriter *w)
     metrics_write_gauge(w, "cobord_node_queue", "Requests that wait.", f->queue);
     metrics_write_gauge(w, "cobord_node_running", "Requests being worked on.", f->running);
     metrics_write_gauge(w, "cobord_node_connections", "Open connections.", f->connections);
+    metrics_write_count(w, "cobord_node_connections_shed_total",
+                        "Connections that made room for others.", f->shed);
     metrics_write_gauge(w, "cobord_node_draining", "1 while the node finishes before its end.",
                         f->draining);
     metrics_write_gauge(w, "cobord_node_memory_bytes", "Resident memory, file pages counted.",

@@ -50,7 +50,7 @@ void node_about_write(const NodeAbout *a, const NodeAboutStation *station,
 /* Of the server in front of a role. */
 typedef struct NodeFigures {
     uint64_t requests, refused, failed, unauthorized, abandoned;
-    uint64_t queue, running, connections;
+    uint64_t queue, running, connections, shed;
     bool draining;
     uint64_t memory_bytes, memory_peak_bytes;
 } NodeFigures;

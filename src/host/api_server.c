@@ -203,6 +203,8 @@ static uint32_t connections(void *host)
     return http_server_connections(((ApiServer *)host)->http);
 }
 
+static uint64_t shed(void *host) { return http_server_shed(((ApiServer *)host)->http); }
+
 static void take_head(void *server, HttpExchange *x)
 {
     serve_routes_head(((ApiServer *)server)->serve, x);
@@ -256,8 +258,8 @@ static Error open_http(ApiServer *a, Why *why)
 
 static Error open_serve(ApiServer *a, Why *why)
 {
-    a->options.serve.host =
-        (ServeHost){.host = a, .wake = wake, .intake = intake, .connections = connections};
+    a->options.serve.host = (ServeHost){
+        .host = a, .wake = wake, .intake = intake, .connections = connections, .shed = shed};
     a->options.serve.page = &web_files;
     a->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (a->wake_fd < 0) return error_why(why, ERR_MEMORY, "no memory for the server");

@@ -296,6 +296,14 @@ static void add_headers(struct MHD_Response *r, AnswerHeaders *headers)
     }
 }
 
+static void begin_replying(HttpExchange *x)
+{
+    lock(x);
+    x->line->replying = true;
+    x->line->since_ns = clock_now_ns();
+    unlock(x);
+}
+
 static enum MHD_Result queue_answer(HttpExchange *x)
 {
     char digits[12];
@@ -312,6 +320,7 @@ static enum MHD_Result queue_answer(HttpExchange *x)
     }
     enum MHD_Result result = MHD_queue_response(x->connection, x->reply.status, r);
     MHD_destroy_response(r);
+    if (x->line && !x->streams) begin_replying(x);
     return result;
 }
 
@@ -348,13 +357,30 @@ static HttpExchange *make_exchange(HttpServer *server, struct MHD_Connection *co
     return x;
 }
 
+/* An answer before the body ends the connection: nothing behind this head is taken for a request. */
+static enum MHD_Result refuse_framing(HttpExchange *x, const char *fault)
+{
+    char body[512];
+    int bytes = snprintf(body, sizeof body,
+                         "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\","
+                         "\"param\":null,\"code\":\"invalid_http\",\"retryable\":false}}",
+                         fault);
+    (void)answer_headers_add(&x->headers, "Connection: close");
+    x->record.error = "invalid_http";
+    http_reply(x, &(HttpReply){.status = 400, .type = "application/json"}, body, (size_t)bytes);
+    return queue_answer(x);
+}
+
 static enum MHD_Result begin_request(HttpServer *server, struct MHD_Connection *connection,
-                                     const char *path, const char *method, void **context)
+                                     const char *path, const char *method, const char *version,
+                                     void **context)
 {
     HttpExchange *x = make_exchange(server, connection, path, method);
     if (!x) return MHD_NO;
     *context = x;
     if (x->gone) return MHD_NO;
+    const char *fault = http_framing_fault(connection, version);
+    if (fault) return refuse_framing(x, fault);
     server->options.head(server->options.context, x);
     /* A client that asks first, or brings too much, hears the refusal now; others when their body has been read. */
     bool now = http_exchange_header(x, "Expect") || x->announced > DROPPED_BODY_BYTES_MAX;
@@ -425,8 +451,7 @@ static enum MHD_Result access_request(void *context, struct MHD_Connection *conn
                                       const char *path, const char *method, const char *version,
                                       const char *upload, size_t *upload_bytes, void **exchange)
 {
-    (void)version;
-    if (!*exchange) return begin_request(context, connection, path, method, exchange);
+    if (!*exchange) return begin_request(context, connection, path, method, version, exchange);
     return *upload_bytes ? take_body(*exchange, upload, upload_bytes) : end_request(*exchange);
 }
 
@@ -444,7 +469,8 @@ static void completed(void *context, struct MHD_Connection *connection, void **e
     if (x->before) x->before->next = x->next;
     else server->exchanges = x->next;
     if (x->line) {
-        x->line->busy = x->line->in_body = false;
+        x->line->busy = x->line->in_body = x->line->replying = false;
+        x->line->served |= x->body_read && x->answered && x->reply.status / 100 == 2;
         x->line->since_ns = clock_now_ns();
     }
     bool lost = !x->gone && x->complete && code != MHD_REQUEST_TERMINATED_COMPLETED_OK;
@@ -478,6 +504,8 @@ static void add_line(HttpServer *server, struct MHD_Connection *connection, void
     *slot = line;
     if (!line) return;
     line->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    line->address = http_crowd_address(
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
     line->since_ns = clock_now_ns();
     set_patience(line->fd);
     pthread_mutex_lock(&server->lock);
@@ -485,6 +513,7 @@ static void add_line(HttpServer *server, struct MHD_Connection *connection, void
     if (line->next) line->next->before = line;
     server->lines = line;
     server->line_count++;
+    http_crowd_shed_locked(server, line);
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -496,6 +525,7 @@ static void remove_line(HttpServer *server, HttpLine *line)
     if (line->before) line->before->next = line->next;
     else server->lines = line->next;
     server->line_count--;
+    server->shed_count -= line->shed;
     pthread_mutex_unlock(&server->lock);
     free(line);
 }
@@ -557,6 +587,7 @@ Error http_server_open(const HttpServerOptions *options, HttpServer **out, Why *
         return error_why(why, ERR_MEMORY, "no memory for the HTTP server");
     }
     s->options = *options;
+    s->options.connections_max = http_crowd_room(options->connections_max);
     s->epoll_fd = s->stop_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
     *out = s; /* requests may arrive before this function is left */
@@ -572,6 +603,14 @@ uint32_t http_server_busy(HttpServer *s)
     uint32_t count = 0;
     pthread_mutex_lock(&s->lock);
     for (const HttpExchange *x = s->exchanges; x; x = x->next) count += x->complete;
+    pthread_mutex_unlock(&s->lock);
+    return count;
+}
+
+uint64_t http_server_shed(HttpServer *s)
+{
+    pthread_mutex_lock(&s->lock);
+    uint64_t count = s->shed_total;
     pthread_mutex_unlock(&s->lock);
     return count;
 }

@@ -51,6 +51,8 @@ MUST_CHECK Error http_server_open(const HttpServerOptions *options, HttpServer *
 /* Exchanges whose answer has not left yet. Thread  any. */
 uint32_t http_server_busy(HttpServer *server);
 uint32_t http_server_connections(HttpServer *server);
+/* Connections that had to go because others came (http_crowd.c). Thread  any. */
+uint64_t http_server_shed(HttpServer *server);
 /* Other limits of one body and of all, from the next bytes on. Thread  any. */
 void http_server_limit_bodies(HttpServer *server, size_t body_bytes_max, size_t bodies_bytes_max);
 /* Ends every connection. Exchanges that were kept must have been released before. */

@@ -6,6 +6,7 @@
 #include <microhttpd.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "host/http.h"
 #include "serve/answer_headers.h"
@@ -14,7 +15,11 @@
 typedef struct HttpLine {
     int fd;
     bool busy, in_body; /* busy: its request is being answered */
-    uint64_t since_ns;  /* of the wait for a request, or for its body */
+    bool replying;      /* busy, and the whole answer is there for the client to read */
+    bool served;        /* has brought a body before, and was answered 2xx */
+    bool shed;          /* it had to go */
+    uint32_t address;   /* http_crowd_address */
+    uint64_t since_ns;  /* of the wait for a request, for its body, or for its answer to be read */
     struct HttpLine *next, *before;
 } HttpLine;
 
@@ -63,7 +68,8 @@ struct HttpServer {
     int epoll_fd, stop_fd;
     HttpExchange *exchanges;
     HttpLine *lines;
-    uint32_t line_count;
+    uint32_t line_count, shed_count; /* those that are to go are counted in both */
+    uint64_t shed_total, shed_told, shed_told_ns;
     uint64_t serial;
     size_t bodies_bytes;
 };
@@ -75,6 +81,16 @@ bool http_stream_write_locked(HttpExchange *x, const void *bytes, size_t count);
 /* Reads and checks the files that `options` names. Errors  ERR_USAGE: says which file, and why. */
 MUST_CHECK Error http_tls_read(HttpTls *tls, const HttpServerOptions *options, Why *why);
 void http_tls_forget(HttpTls *tls);
+
+/* What is wrong with where a request ends; NULL: nothing. Thread  the server's, with the head. */
+const char *http_framing_fault(struct MHD_Connection *connection, const char *version);
+
+/* How many connections there may be: `wanted`, or fewer when the process may not have so many files. */
+uint32_t http_crowd_room(uint32_t wanted);
+/* A small number of the address, alike for those of one network's host. NULL: not known. */
+uint32_t http_crowd_address(const struct sockaddr *address);
+/* Ends a line when there are nearly as many as may be; not `newest`, which has had no time to say anything. */
+void http_crowd_shed_locked(HttpServer *s, const HttpLine *newest);
 
 void http_watch_locked(HttpExchange *x);
 void http_watch_end_locked(HttpExchange *x);

@@ -7,8 +7,9 @@
 
 #include "host/clock.h"
 #include "host/http_state.h"
+#include "host/log.h"
 
-enum { EVENTS_MAX = 64, REQUEST_S = 60, BODY_S = 120 };
+enum { EVENTS_MAX = 64, REQUEST_S = 60, BODY_S = 120, TOLD_AGAIN_S = 10 };
 static const uint64_t SECOND_NS = 1000000000;
 
 void http_watch_locked(HttpExchange *x)
@@ -71,6 +72,18 @@ static void comment_silent_streams(HttpServer *s, uint64_t now)
             (void)http_stream_write_locked(x, x->idle, strlen(x->idle));
 }
 
+/* A line in the log at times, of those that had to go. */
+static void tell_shed(HttpServer *s, uint64_t now)
+{
+    if (s->shed_total == s->shed_told || !is_past(now, s->shed_told_ns, TOLD_AGAIN_S * SECOND_NS))
+        return;
+    log_say(LOG_INFO,
+            "%llu connections made room for others: they had sent no request, or did not read",
+            (unsigned long long)(s->shed_total - s->shed_told));
+    s->shed_told = s->shed_total;
+    s->shed_told_ns = now;
+}
+
 /* Result  false: the server closes. */
 static bool tick(HttpServer *s, uint64_t now)
 {
@@ -78,6 +91,7 @@ static bool tick(HttpServer *s, uint64_t now)
     bool closing = s->closing;
     end_lines(s, now);
     comment_silent_streams(s, now);
+    tell_shed(s, now);
     pthread_mutex_unlock(&s->lock);
     if (!closing && s->options.tick) s->options.tick(s->options.context);
     return !closing;

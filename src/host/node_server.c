@@ -174,6 +174,7 @@ static void write_own_metrics(NodeServer *s, JsonWriter *w)
         .queue = waiting,
         .running = running,
         .connections = http_server_connections(s->http),
+        .shed = http_server_shed(s->http),
         .draining = node_server_draining(s),
         .memory_bytes = memory_resident(),
         .memory_peak_bytes = memory_peak(),

@@ -62,6 +62,7 @@ typedef struct ServeHost {
     void (*wake)(void *host);            /* there is something to do for serve_turn */
     void (*intake)(void *host);          /* one more request for serve_intake_take */
     uint32_t (*connections)(void *host); /* that are open */
+    uint64_t (*shed)(void *host); /* connections that made room for others; NULL: nobody counts */
 } ServeHost;
 
 typedef struct ServeOptions {

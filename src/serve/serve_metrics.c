@@ -77,6 +77,10 @@ static void write_requests(Serve *s, JsonWriter *w)
             metrics_line(w, "cobord_refusals_total", &METRICS_LABEL("code", code_of(i)), count);
     metrics_write_count(w, "cobord_disconnects_total", "Clients that left before their answer.",
                         f->gone);
+    if (s->options.host.shed)
+        metrics_write_count(w, "cobord_connections_shed_total",
+                            "Connections that made room for others.",
+                            s->options.host.shed(s->options.host.host));
     metrics_head(w, "cobord_request_seconds", "From a request's head to the end of its answer.",
                  METRICS_HISTOGRAM);
     for (uint32_t i = 0; i < SERVE_ROUTES_MAX; i++)

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who has to go when more connect than there is room for. A connection costs a client nothing, so that without this ten
+ * thousand that say nothing keep everybody else out for a minute.
+ *
+ *   lines ---------------------------------------------------- most
+ *         |  let in as they come   | each new one: an old one goes |
+ *
+ *   the first that go    have not sent a head, and never brought a request that was answered
+ *   then                 do not read their answer, which has waited for STALLED_S
+ *   then                 are sending a body, and never brought a request that was answered
+ *   then                 wait with nothing under way, but have been served before
+ *   never                are being answered
+ *
+ * Of those that are alike, first the address that has the most of them (of IPv6 its first 64 bits), and of that the
+ * one that has waited longest: one host does not drive out the others. Behind a proxy all have one address, and the
+ * oldest goes.
+ * Does not know who is honest: who sends a head at once is answered, whoever else is there. */
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "base/hash.h"
+#include "host/clock.h"
+#include "host/http_state.h"
+
+enum { SPARE_SHARE = 8, FILES_OF_OTHERS = 256, STALLED_S = 5, ADDRESSES = 1024 };
+
+typedef enum Claim { SILENT, STALLED, IN_BODY, SERVED, CLAIMS, STAYS = CLAIMS } Claim;
+
+uint32_t http_crowd_room(uint32_t wanted)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return wanted;
+    rlim_t enough = (rlim_t)wanted + FILES_OF_OTHERS;
+    if (files.rlim_cur < enough && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max < enough ? files.rlim_max : enough;
+        if (setrlimit(RLIMIT_NOFILE, &files) != 0) (void)getrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (files.rlim_cur >= enough) return wanted;
+    rlim_t room = files.rlim_cur > 2 * FILES_OF_OTHERS ? files.rlim_cur - FILES_OF_OTHERS
+                                                       : files.rlim_cur / 2;
+    return room < wanted ? (uint32_t)room : wanted;
+}
+
+uint32_t http_crowd_address(const struct sockaddr *a)
+{
+    if (a && a->sa_family == AF_INET) {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)a;
+        return (uint32_t)(hash_xxh64(&four->sin_addr, 4) % ADDRESSES);
+    }
+    if (!a || a->sa_family != AF_INET6) return 0;
+    const uint8_t *six = ((const struct sockaddr_in6 *)(const void *)a)->sin6_addr.s6_addr;
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    bool four = memcmp(six, mapped, sizeof mapped) == 0;
+    return (uint32_t)((four ? hash_xxh64(six + 12, 4) : hash_xxh64(six, 8)) % ADDRESSES);
+}
+
+static Claim claim_of(const HttpLine *line, uint64_t now)
+{
+    bool waits_long = now > line->since_ns && now - line->since_ns >= STALLED_S * 1000000000ull;
+    if (line->shed) return STAYS; /* it has gone already */
+    if (line->replying) return waits_long ? STALLED : STAYS;
+    if (line->busy) return STAYS;
+    if (line->served) return SERVED;
+    return line->in_body ? IN_BODY : SILENT;
+}
+
+/* The next to go; NULL: all are being answered. */
+static HttpLine *choose(const HttpServer *s, const HttpLine *newest, uint64_t now)
+{
+    uint16_t counts[ADDRESSES] = {0};
+    Claim least = STAYS;
+    HttpLine *best = NULL;
+    for (HttpLine *line = s->lines; line; line = line->next) {
+        Claim claim = claim_of(line, now);
+        if (line == newest || claim > least) continue;
+        if (claim < least) memset(counts, 0, sizeof counts);
+        least = claim;
+        if (claim < STAYS && counts[line->address] < UINT16_MAX) counts[line->address]++;
+    }
+    for (HttpLine *line = s->lines; line && least < STAYS; line = line->next) {
+        if (line == newest || claim_of(line, now) != least) continue;
+        bool more = !best || counts[line->address] > counts[best->address],
+             older = best && counts[line->address] == counts[best->address] &&
+                     line->since_ns < best->since_ns;
+        if (more || older) best = line;
+    }
+    return best;
+}
+
+void http_crowd_shed_locked(HttpServer *s, const HttpLine *newest)
+{
+    uint32_t most = s->options.connections_max, spare = most / SPARE_SHARE;
+    if (s->line_count - s->shed_count <= most - spare) return;
+    HttpLine *line = choose(s, newest, clock_now_ns());
+    if (!line) return;
+    line->shed = true; /* the other thread sees its end, and lets go of it */
+    s->shed_count++;
+    s->shed_total++;
+    (void)shutdown(line->fd, SHUT_RDWR);
+}
