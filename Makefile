@@ -5,8 +5,8 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # also when this runs in the background of a script.
 CTEST = env --default-signal=INT ctest -j $$((2 * $(JOBS) + 1)) --output-on-failure
 
-.PHONY: all library prepare demo faults load soak tsan test test-short test-workers test-long asan gcc wasm arm64 \
-    fuzz fuzz-replay fuzz-coverage bench bench-wasm clean install uninstall deb deb-arm64
+.PHONY: all library prepare demo faults peers load soak tsan test test-short test-workers test-long asan gcc wasm \
+    arm64 fuzz fuzz-replay fuzz-coverage bench bench-wasm clean install uninstall deb deb-arm64
 
 all: ; @scripts/build default $(JOBS) cobord
 
@@ -97,6 +97,12 @@ soak: MINUTES ?= 60
 soak:
 	@scripts/build default $(JOBS) cobord
 	@COBORD=build/cobord python3 tests/soak/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# Hostile peers, the whole of them: ten thousand connections, stations and wardens that lie.
+peers:
+	@scripts/build default $(JOBS) cobord
+	@for test in crowd peers liar host_name limits; do \
+	    PEERS=whole COBORD=build/cobord python3 tests/system/$${test}_test.py || exit 1; done
 
 # libFuzzer with ASan and UBSan: every target (or TARGETS="gguf knot") for so long, from its seeds; the ledger adds up.
 fuzz: MINUTES ?= 1

@@ -5,15 +5,15 @@
  *   lines ---------------------------------------------------- most
  *         |  let in as they come   | each new one: an old one goes |
  *
- *   the first that go    have not sent a head, and never brought a request that was answered
- *   then                 do not read their answer, which has waited for STALLED_S
- *   then                 are sending a body, and never brought a request that was answered
- *   then                 wait with nothing under way, but have been served before
+ *   the first that go    do not read their answer, which has waited for STALLED_S
+ *   then                 have not sent a whole request, and never brought one that was answered
+ *   then                 have not sent a whole request, but have been served before
  *   never                are being answered
  *
  * Of those that are alike, first the address that has the most of them (of IPv6 its first 64 bits), and of that the
  * one that has waited longest: one host does not drive out the others. Behind a proxy all have one address, and the
  * oldest goes.
+ * A stranger that has just come stays while there are few of its kind.
  * Does not know who is honest: who sends a head at once is answered, whoever else is there. */
 #include <netinet/in.h>
 #include <string.h>
@@ -24,9 +24,16 @@
 #include "host/clock.h"
 #include "host/http_state.h"
 
-enum { SPARE_SHARE = 8, FILES_OF_OTHERS = 256, STALLED_S = 5, ADDRESSES = 1024 };
+enum {
+    SPARE_SHARE = 8,
+    FILES_OF_OTHERS = 256,
+    STALLED_S = 5,
+    YOUNG_MS = 1000,
+    SHED_AT_ONCE = 100,
+    ADDRESSES = 1024
+};
 
-typedef enum Claim { SILENT, STALLED, IN_BODY, SERVED, CLAIMS, STAYS = CLAIMS } Claim;
+typedef enum Claim { STALLED, STRANGER, SERVED, STAYS } Claim;
 
 uint32_t http_crowd_room(uint32_t wanted)
 {
@@ -56,27 +63,38 @@ uint32_t http_crowd_address(const struct sockaddr *a)
     return (uint32_t)((four ? hash_xxh64(six + 12, 4) : hash_xxh64(six, 8)) % ADDRESSES);
 }
 
+/* Between the first that has to go and the last that is let in. */
+static uint32_t spare_of(const HttpServer *s) { return s->options.connections_max / SPARE_SHARE; }
+
 static Claim claim_of(const HttpLine *line, uint64_t now)
 {
     bool waits_long = now > line->since_ns && now - line->since_ns >= STALLED_S * 1000000000ull;
     if (line->shed) return STAYS; /* it has gone already */
     if (line->replying) return waits_long ? STALLED : STAYS;
     if (line->busy) return STAYS;
-    if (line->served) return SERVED;
-    return line->in_body ? IN_BODY : SILENT;
+    return line->served ? SERVED : STRANGER;
+}
+
+/* Where nearly all are being answered, the few that have just come are not what it is full of. */
+static bool has_time(const HttpServer *s, const HttpLine *line, uint32_t alike, uint64_t now)
+{
+    bool young = now < line->since_ns || now - line->since_ns < YOUNG_MS * 1000000ull;
+    return claim_of(line, now) == STRANGER && young && alike < spare_of(s) / 2;
 }
 
 /* The next to go; NULL: all are being answered. */
 static HttpLine *choose(const HttpServer *s, const HttpLine *newest, uint64_t now)
 {
     uint16_t counts[ADDRESSES] = {0};
+    uint32_t alike = 0;
     Claim least = STAYS;
     HttpLine *best = NULL;
     for (HttpLine *line = s->lines; line; line = line->next) {
         Claim claim = claim_of(line, now);
         if (line == newest || claim > least) continue;
-        if (claim < least) memset(counts, 0, sizeof counts);
+        if (claim < least) memset(counts, 0, sizeof counts), alike = 0;
         least = claim;
+        alike++;
         if (claim < STAYS && counts[line->address] < UINT16_MAX) counts[line->address]++;
     }
     for (HttpLine *line = s->lines; line && least < STAYS; line = line->next) {
@@ -86,17 +104,28 @@ static HttpLine *choose(const HttpServer *s, const HttpLine *newest, uint64_t no
                      line->since_ns < best->since_ns;
         if (more || older) best = line;
     }
-    return best;
+    return best && !has_time(s, best, alike, now) ? best : NULL;
 }
 
-void http_crowd_shed_locked(HttpServer *s, const HttpLine *newest)
+/* Result  false: there is room, or nobody to go. */
+static bool shed_one(HttpServer *s, const HttpLine *newest)
 {
-    uint32_t most = s->options.connections_max, spare = most / SPARE_SHARE;
-    if (s->line_count - s->shed_count <= most - spare) return;
+    if (s->line_count - s->shed_count <= s->options.connections_max - spare_of(s)) return false;
     HttpLine *line = choose(s, newest, clock_now_ns());
-    if (!line) return;
+    if (!line) return false;
     line->shed = true; /* the other thread sees its end, and lets go of it */
     s->shed_count++;
     s->shed_total++;
     (void)shutdown(line->fd, SHUT_RDWR);
+    return true;
+}
+
+void http_crowd_shed_locked(HttpServer *s, const HttpLine *newest) { (void)shed_one(s, newest); }
+
+/* libmicrohttpd 0.9.75 takes 128 events at a time, and when it gets exactly so many it waits for more before it looks
+ * at them; where no connection can come, that is for long. */
+void http_crowd_tick_locked(HttpServer *s)
+{
+    for (uint32_t i = 0; i < SHED_AT_ONCE && shed_one(s, NULL); i++) {
+    }
 }

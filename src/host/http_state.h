@@ -91,6 +91,8 @@ uint32_t http_crowd_room(uint32_t wanted);
 uint32_t http_crowd_address(const struct sockaddr *address);
 /* Ends a line when there are nearly as many as may be; not `newest`, which has had no time to say anything. */
 void http_crowd_shed_locked(HttpServer *s, const HttpLine *newest);
+/* Once a second: those that have got on meanwhile to what lets them go, when nobody can come because of them. */
+void http_crowd_tick_locked(HttpServer *s);
 
 void http_watch_locked(HttpExchange *x);
 void http_watch_end_locked(HttpExchange *x);

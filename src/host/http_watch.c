@@ -90,6 +90,7 @@ static bool tick(HttpServer *s, uint64_t now)
     pthread_mutex_lock(&s->lock);
     bool closing = s->closing;
     end_lines(s, now);
+    http_crowd_tick_locked(s);
     comment_silent_streams(s, now);
     tell_shed(s, now);
     pthread_mutex_unlock(&s->lock);

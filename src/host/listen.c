@@ -10,6 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Connections that nobody has accepted yet; beyond them a client tries again a second later. The system's own limit
+ * (net.core.somaxconn) may be lower. */
+enum { WAITING_MAX = 4096 };
+
 typedef struct Place {
     char host[256], port[8];
 } Place;
@@ -76,7 +80,7 @@ static Error bind_to(const struct addrinfo *a, const char *where, Listen *out, W
         return error_why(why, ERR_IO, "%s: %s", where, strerror(errno));
     }
     (void)setsockopt(out->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(out->fd, a->ai_addr, a->ai_addrlen) == 0 && listen(out->fd, 1024) == 0) {
+    if (bind(out->fd, a->ai_addr, a->ai_addrlen) == 0 && listen(out->fd, WAITING_MAX) == 0) {
         describe(out);
         return OK;
     }
