@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ten thousand connections that say nothing, or half a head, or stall a handshake, or do not read, at a server and at a
 node: others are answered all the while, who is being served stays, and afterwards all is as it was. Sources are
-addresses of 127/8, as if they were hosts. PEERS=whole (`make peers`): ten thousand, else fewer; prints what docs/RELIABILITY.md
-has."""
+addresses of 127/8, as if they were hosts. PEERS=whole (`make peers`): ten thousand, else fewer; it then prints what
+docs/RELIABILITY.md has."""
 import json
 import os
 import pathlib
