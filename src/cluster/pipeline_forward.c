@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A frame at its stations. The rows of an answer are the payload of the next request, hash and all: two buffers
- * change places, nothing is copied or decoded.
+ * change places, nothing is copied or decoded, only looked at: what is no number does not go on.
  *
  *   station k:  wait for the turn (every older frame is past it) --> a node of the range --> answer
  *                    ^                                                   |
@@ -146,6 +146,8 @@ static Error take_rows(Pipeline *p, Frame *f, const Ended *e, uint32_t *compute_
     FrameHead head;
     TRY(forward_read_answer(answer, e->bytes, &f->request, &r->terms.forward, &a, &head, why));
     TRY(frame_check_payload(&head, answer + head.header_bytes, e->bytes - head.header_bytes, why));
+    TRY(forward_check_answer_rows(&f->request, &r->terms.forward, &a, answer + head.header_bytes,
+                                  why));
     f->side = !f->side;
     f->rows = answer + head.header_bytes;
     f->rows_bytes = head.payload_bytes;

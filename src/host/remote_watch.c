@@ -270,6 +270,10 @@ static void tell_changes(Remote *r, uint32_t node)
     remote_watch_range(r, node, range);
     if (known.state == PIPELINE_DOWN && p->logged_state == PIPELINE_UP)
         log_say(LOG_ERROR, "%s (%s) is lost: %s", id, range, known.last_error);
+    else if (known.state == PIPELINE_UP && p->logged_state == PIPELINE_DOWN &&
+             known.failures > p->logged_failures)
+        log_say(LOG_ERROR, "%s (%s) is back; a call failed meanwhile: %s", id, range,
+                known.last_error);
     else if (known.state == PIPELINE_UP && p->logged_state == PIPELINE_DOWN)
         log_say(LOG_INFO, "%s (%s) is back", id, range);
     else if (known.failures > p->logged_failures && known.state == PIPELINE_UP)

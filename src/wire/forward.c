@@ -328,3 +328,13 @@ Error forward_read_answer(const uint8_t *header, size_t bytes, const Forward *re
                           forward_answer_payload_bytes(terms, request->element, out->rows), why));
     return forward_check_lengths(header, request, why);
 }
+
+Error forward_check_answer_rows(const Forward *request, const ForwardTerms *terms,
+                                const ForwardAnswer *a, const uint8_t *payload, Why *why)
+{
+    uint32_t width = terms->hyper->hidden,
+             g_width = forward_g_width(terms->hyper, terms->range.last);
+    TRY(rows_check(request->element, payload, a->rows, width, why));
+    payload += rows_bytes(request->element, a->rows, width);
+    return g_width ? rows_check(request->element, payload, a->rows, g_width, why) : OK;
+}

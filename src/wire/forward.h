@@ -102,5 +102,10 @@ void forward_write_answer(const ForwardAnswer *a, const Forward *request, const 
 MUST_CHECK Error forward_read_answer(const uint8_t *header, size_t bytes, const Forward *request,
                                      const ForwardTerms *terms, ForwardAnswer *out, FrameHead *head,
                                      Why *why);
+/* Whether the rows of an answer whose payload has the right hash are numbers: they go on to the next station as they
+ * are, and that one would be blamed for them. Errors  ERR_NOT_FINITE, ERR_FORMAT. */
+MUST_CHECK Error forward_check_answer_rows(const Forward *request, const ForwardTerms *terms,
+                                           const ForwardAnswer *answer, const uint8_t *payload,
+                                           Why *why);
 
 #endif

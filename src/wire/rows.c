@@ -116,6 +116,12 @@ static Error rows_take_half(const uint8_t *in, uint32_t row, uint32_t width, flo
     return finite ? OK : rows_not_finite(row, why);
 }
 
+static Error rows_not_int8(uint32_t row, Why *why)
+{
+    return error_why(why, ERR_FORMAT, "row %u is not what int8 rows look like (scale or -128)",
+                     row);
+}
+
 static Error rows_take_int8(const uint8_t *in, uint32_t row, uint32_t width, float *x, Why *why)
 {
     float scale = bytes_load_f32(in);
@@ -125,21 +131,60 @@ static Error rows_take_int8(const uint8_t *in, uint32_t row, uint32_t width, flo
         valid = q != -128;
         x[i] = (float)q * scale;
     }
-    return valid ? OK
-                 : error_why(why, ERR_FORMAT,
-                             "row %u is not what int8 rows look like (scale or -128)", row);
+    return valid ? OK : rows_not_int8(row, why);
+}
+
+static Error rows_check_half(const uint8_t *in, uint32_t row, uint32_t width, Why *why)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < width; i++) {
+        uint32_t half = bytes_load16(in + 2 * (size_t)i) & 0x7fffu;
+        most = half > most ? half : most;
+    }
+    return most < ROWS_HALF_INFINITY_BITS ? OK : rows_not_finite(row, why);
+}
+
+static Error rows_check_int8(const uint8_t *in, uint32_t row, uint32_t width, Why *why)
+{
+    float scale = bytes_load_f32(in);
+    bool valid = bytes_load32(in) >> 31 == 0 && scale <= ROWS_SCALE_MAX; /* false for NaN */
+    for (uint32_t i = 0; i < width; i++) valid &= in[4 + (size_t)i] != 0x80;
+    return valid ? OK : rows_not_int8(row, why);
+}
+
+static size_t rows_used(RowsElement element, uint32_t width)
+{
+    return element == ROWS_F32   ? 4 * (size_t)width
+           : element == ROWS_F16 ? 2 * (size_t)width
+                                 : 4 + (size_t)width;
+}
+
+static Error rows_check_padding(RowsElement element, const uint8_t *in, uint32_t row,
+                                uint32_t width, Why *why)
+{
+    for (size_t i = rows_used(element, width); i < rows_row_bytes(element, width); i++)
+        if (in[i]) return error_why(why, ERR_FORMAT, "row %u has padding that is not 0", row);
+    return OK;
+}
+
+Error rows_check(RowsElement element, const uint8_t *in, uint32_t rows, uint32_t width, Why *why)
+{
+    size_t row_bytes = (size_t)rows_row_bytes(element, width);
+    for (uint32_t r = 0; r < rows; r++, in += row_bytes) {
+        TRY(rows_check_padding(element, in, r, width, why));
+        if (element == ROWS_F16) TRY(rows_check_half(in, r, width, why));
+        else if (element == ROWS_INT8) TRY(rows_check_int8(in, r, width, why));
+        else if (rows_magnitude(in, width) >= ROWS_INFINITY_BITS) return rows_not_finite(r, why);
+    }
+    return OK;
 }
 
 Error rows_read(RowsElement element, const uint8_t *in, uint32_t rows, uint32_t width, float *x,
                 Why *why)
 {
     size_t row_bytes = (size_t)rows_row_bytes(element, width);
-    size_t used = element == ROWS_F32   ? row_bytes
-                  : element == ROWS_F16 ? 2 * (size_t)width
-                                        : 4 + (size_t)width;
     for (uint32_t r = 0; r < rows; r++, x += width, in += row_bytes) {
-        for (size_t i = used; i < row_bytes; i++)
-            if (in[i]) return error_why(why, ERR_FORMAT, "row %u has padding that is not 0", r);
+        TRY(rows_check_padding(element, in, r, width, why));
         if (element == ROWS_F16) TRY(rows_take_half(in, r, width, x, why));
         else if (element == ROWS_INT8) TRY(rows_take_int8(in, r, width, x, why));
         else if (rows_magnitude(in, width) >= ROWS_INFINITY_BITS) return rows_not_finite(r, why);

@@ -45,5 +45,8 @@ MUST_CHECK Error rows_write(RowsElement element, const float *x, uint32_t rows, 
  * (padding, a scale or quotient that no writer makes). */
 MUST_CHECK Error rows_read(RowsElement element, const uint8_t *in, uint32_t rows, uint32_t width,
                            float *x, Why *why);
+/* Whether rows_read would take them, of rows that are passed on as they are. Reads each once. */
+MUST_CHECK Error rows_check(RowsElement element, const uint8_t *in, uint32_t rows, uint32_t width,
+                            Why *why);
 
 #endif
