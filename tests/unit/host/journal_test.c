@@ -116,6 +116,30 @@ static void test_twice_and_gaps(void **state)
     journal_close(j);
 }
 
+/* One more than it keeps: the oldest is forgotten when the next stream begins. */
+static void test_most_streams(void **state)
+{
+    (void)state;
+    uint64_t now = (uint64_t)time(NULL);
+    char name[32];
+    Journal *j = open_journal(7);
+    for (uint32_t i = 0; i <= JOURNAL_STREAMS_MAX; i++) {
+        (void)snprintf(name, sizeof name, "s%u", i);
+        begin(j, name, now - 1000 + (i > 0) + (i > 1), "{}");
+    }
+    journal_close(j);
+    j = open_journal(7); /* what is too much is looked for once a minute, and at first */
+    begin(j, "next", now, "{}");
+    JournalStream s;
+    assert_int_equal(journal_load(j, "s0", &s, &why), ERR_NOT_FOUND);
+    for (uint32_t i = 1; i <= JOURNAL_STREAMS_MAX; i += JOURNAL_STREAMS_MAX - 1) {
+        (void)snprintf(name, sizeof name, "s%u", i);
+        assert_int_equal(journal_load(j, name, &s, &why), OK);
+        journal_free(&s);
+    }
+    journal_close(j);
+}
+
 static void test_not_found(void **state)
 {
     (void)state;
@@ -154,6 +178,7 @@ static void test_strange_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_most_streams), /* first: the file is empty */
         cmocka_unit_test(test_killed_and_back), cmocka_unit_test(test_twice_and_gaps),
         cmocka_unit_test(test_not_found), cmocka_unit_test(test_strange_files)};
     return cmocka_run_group_tests_name("journal", tests, make_directory, remove_directory);
