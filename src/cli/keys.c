@@ -103,10 +103,11 @@ static Error add(const Options *o, const KeysFile *file, const char *name, Why *
     printf("%s\n", secret);
     (void)fflush(stdout);
     explicit_bzero(secret, sizeof secret);
-    fprintf(stderr,
-            "cobord: this key is shown once: %s has its hash only. Serve with --api-keys; a server "
-            "that runs reads it again on SIGHUP.\n",
-            file->path);
+    fprintf(
+        stderr,
+        "cobord: this key is shown once: %s has its hash only. Serve with --api-keys %s; a server "
+        "that runs reads it again on SIGHUP.\n",
+        file->path, file->path);
     return OK;
 }
 
@@ -197,7 +198,8 @@ static int keys_list(const Options *o)
     Why why = {{0}};
     Error error = open_file(o, &file, &why);
     if (error == OK && !file.exists)
-        error = error_why(&why, ERR_NOT_FOUND, "%s is not there. `cobord keys new NAME`", file.path);
+        error =
+            error_why(&why, ERR_NOT_FOUND, "%s is not there. `cobord keys new NAME`", file.path);
     if (error == OK && options_switch(o, OPTION_JSON)) show_json(&file);
     else if (error == OK) show_table(&file);
     keys_file_close(&file);
