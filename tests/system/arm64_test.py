@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -49,6 +50,10 @@ class Arm64Test(unittest.TestCase):
         if built.returncode:
             raise AssertionError(f"arm64-run --build: {built.stdout[-2000:]}{built.stderr[-2000:]}")
         cls.want = native()
+
+    def test_it_is_hardened(self):
+        done = run(sys.executable, ROOT / "tests/tidy/hardening.py", "check", ROOT / "build-arm64", "program")
+        self.assertEqual(done.returncode, 0, done.stdout)
 
     def same(self, got, want, isa):
         self.assertEqual(got["plan"]["isa"], isa)

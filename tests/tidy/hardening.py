@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads from the ELF files of a build that they are hardened: what an attacker who found a fault in us would meet.
 
-    hardening.py check BUILD        the program, the library, the objects of each room; one line per fault
-    hardening.py selftest           programs that lack one property each are found out
+    hardening.py check BUILD [program]  the program, the library (without that word), each room's objects; a line a fault
+    hardening.py selftest               programs that lack one property each are found out
 
 A property that leaves no trace in an ELF file (probing of large stack frames) is read from compile_commands.json."""
 import glob
@@ -105,10 +105,11 @@ def flag_faults(build):
         yield "no file of ours is in compile_commands.json"
 
 
-def check(build):
+def check(build, program_only=False):
     faults = []
     files = [(p, True) for p in [os.path.join(build, "cobord")] if os.path.exists(p)]
-    files += [(p, False) for p in glob.glob(os.path.join(build, "libcobord.so.*.*"))]
+    if not program_only:
+        files += [(p, False) for p in glob.glob(os.path.join(build, "libcobord.so.*.*"))]
     for path, is_program in files:
         faults += [f"{path}: {fault}" for fault in elf_faults(path, is_program)]
     archives = sorted(glob.glob(os.path.join(build, "libcobord_*_archive.a")))
@@ -182,9 +183,9 @@ def selftest():
 def main(arguments):
     if arguments[:1] == ["selftest"]:
         return selftest()
-    if arguments[:1] != ["check"] or len(arguments) != 2:
+    if arguments[:1] != ["check"] or len(arguments) not in (2, 3) or arguments[2:] not in ([], ["program"]):
         sys.exit(__doc__)
-    faults, what = check(arguments[1])
+    faults, what = check(arguments[1], len(arguments) == 3)
     for fault in faults[:50]:
         print(fault)
     print(f"{what}: {len(faults)} faults")
