@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads from the ELF files of a build that they are hardened: what an attacker who found a fault in us would meet.
 
-    hardening.py check BUILD [program]  the program, the library (without that word), each room's objects; a line a fault
+    hardening.py check BUILD [program]  the program, the library (without that word), objects; a line a fault
     hardening.py selftest               programs that lack one property each are found out
 
 A property that leaves no trace in an ELF file (probing of large stack frames) is read from compile_commands.json."""
