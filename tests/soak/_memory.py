@@ -92,7 +92,7 @@ class Memory(threading.Thread):
         for name, first, last in self.longest(begin, end):
             seen.add(name)
             yield self.row(name, first, last)
-        for name in sorted(set(alive) - seen):
+        for name in sorted(set(alive) - seen if self.judged else ()):
             self.tally.violation("not alive", f"{name} was not there from the beginning to the end")
         for role, nodes in sorted(self.new_lives(begin, end).items()):
             yield self.role_row(role, nodes)

@@ -10,6 +10,8 @@ with each request. Checked all the time: every text, log-probability and embeddi
 answer has the marker of another conversation; each request ends with its whole answer or a clear refusal, and after
 refusals with the answer; memory, descriptors and threads do not grow.
 
+SIGTERM ends it early, with the summary of what has been.
+
 Exit 0: nothing of that was broken; 1: something was; the seed is printed, and every violation.
 """
 import argparse
@@ -219,7 +221,7 @@ class Soak:
     def __init__(self, args):
         self.args = args
         self.seed = args.seed if args.seed is not None else random.SystemRandom().randrange(1 << 31)
-        self.tally, self.over = Tally(), threading.Event()
+        self.tally, self.over, self.enough = Tally(), threading.Event(), threading.Event()
         self.markers, self.lock = set(), threading.Lock()
         self.cluster, self.server = Cluster(), Named("server")
         self.solo = Named("alone", "--slots", "1", "--drafts", "0")
@@ -263,10 +265,10 @@ class Soak:
         for thread in (*clients, self.hits, self.memory):
             thread.start()
         end = begun + 60 * self.args.minutes
-        while time.monotonic() < end:
-            time.sleep(min(30, max(0.1, end - time.monotonic())))
+        while time.monotonic() < end and not self.enough.wait(min(30, max(0.1, end - time.monotonic()))):
             self.progress(begun)
         ended = time.monotonic()
+        self.minutes = (ended - begun) / 60
         self.over.set()
         for thread in clients:
             thread.join(600)
@@ -333,7 +335,7 @@ class Soak:
                 server.process.wait()
 
     def summary(self):
-        print(f"\nsoak: seed {self.seed}, {self.args.minutes:g} minutes, {self.args.clients} clients, "
+        print(f"\nsoak: seed {self.seed}, {self.minutes:.1f} minutes, {self.args.clients} clients, "
               f"spared: {', '.join(self.hits.spared)}")
         for line in self.tally.lines():
             print(f"  {line}")
@@ -348,8 +350,8 @@ class Soak:
 
 def main():
     args = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     soak = Soak(args)
+    signal.signal(signal.SIGTERM, lambda *_: soak.enough.set())
     print(f"soak: seed {soak.seed}", flush=True)
     try:
         soak.run()
