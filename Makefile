@@ -122,6 +122,22 @@ fuzz-coverage:
 	@scripts/build coverage $(JOBS) fuzz_targets
 	@scripts/fuzz-coverage
 
+.PHONY: crashes upgrade
+# The program dies at each change that it makes to files, one after the other; what is left is the old or the new state.
+crashes:
+	@scripts/build default $(JOBS) cobord crash_nth store_probe
+	@COBORD=build/cobord CRASH_NTH=build/tests/libcrash_nth.so python3 tests/system/crash_test.py --all
+	@COBORD=build/cobord CRASH_NTH=build/tests/libcrash_nth.so STORE_PROBE=build/tests/store_probe \
+	    python3 tests/system/crash_caches_test.py --all
+
+# A cluster is upgraded one node after the other, from the program of an earlier commit to this one.
+OLD ?= 263802c
+upgrade:
+	@scripts/build default $(JOBS) cobord store_probe crash_nth
+	@COBORD=build/cobord STORE_PROBE=build/tests/store_probe CRASH_NTH=build/tests/libcrash_nth.so \
+	    python3 tests/system/formats_test.py
+	@old=$$(scripts/old-program $(OLD)) && COBORD=build/cobord OLD_COBORD=$$old python3 tests/system/versions_test.py
+
 bench: all
 	@bench/compare
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/metrics.h"
+#include "quant/numerics.h"
 #include "wire/frame.h"
 
 /* ---- What it owns ---- */
@@ -101,6 +102,7 @@ void node_about_write(const NodeAbout *a, const NodeAboutStation *station,
     json_writer_member_text(w, "role", a->role);
     json_writer_member_text(w, "version", a->version);
     json_writer_member_u64(w, "frame_version", FRAME_VERSION);
+    json_writer_member_u64(w, "numerics_version", NUMERICS_VERSION);
     write_knot_id(a->knot_id, w);
     json_writer_member_text(w, "isa", a->isa);
     json_writer_member_u64(w, "threads", a->threads);

@@ -3,6 +3,7 @@
 
 #include "api/metrics.h"
 #include "knot/emit.h"
+#include "quant/numerics.h"
 #include "wire/frame.h"
 
 /* --- /stats --- */
@@ -74,6 +75,7 @@ static void write_identity(const WardenReport *r, JsonWriter *j)
     json_writer_member_text(j, "role", r->role);
     json_writer_member_text(j, "version", r->version);
     json_writer_member_u64(j, "frame_version", FRAME_VERSION);
+    json_writer_member_u64(j, "numerics_version", NUMERICS_VERSION);
     json_writer_member_text(j, "knot_id", knot_id);
     json_writer_member_text(j, "identity", warden_identity_text(&r->identity, r->layers, identity));
     json_writer_member_text(j, "knot_key", r->knot_key);

@@ -19,6 +19,7 @@
 #include "host/http_client.h"
 #include "host/ports.h"
 #include "host/stop.h"
+#include "quant/numerics.h"
 #include "serve/machine.h"
 #include "wire/frame.h"
 
@@ -128,12 +129,17 @@ static void say_identity(Links *all, Link *l, yyjson_val *root)
     const char *version = yyjson_get_str(yyjson_obj_get(root, "version")),
                *knot = yyjson_get_str(yyjson_obj_get(root, "knot_id")),
                *state = yyjson_get_str(yyjson_obj_get(root, "state"));
-    yyjson_val *frame = yyjson_obj_get(root, "frame_version");
+    yyjson_val *frame = yyjson_obj_get(root, "frame_version"),
+               *numerics = yyjson_obj_get(root, "numerics_version");
     (void)snprintf(wanted, sizeof wanted, "%016" PRIx64, d->cluster->knot_id);
     if (frame && yyjson_get_uint(frame) != FRAME_VERSION)
         doctor_say(d, DOCTOR_PROBLEM, l->node->id, "Install the same version on every machine.",
                    "it speaks version %u of the frames, this program %u",
                    (unsigned)yyjson_get_uint(frame), (unsigned)FRAME_VERSION);
+    else if (numerics && yyjson_get_uint(numerics) != NUMERICS_VERSION)
+        doctor_say(d, DOCTOR_PROBLEM, l->node->id, "Install the same version on every machine.",
+                   "it computes by version %u of the numerics, this program by %u",
+                   (unsigned)yyjson_get_uint(numerics), (unsigned)NUMERICS_VERSION);
     else if (version && strcmp(version, COBORD_VERSION) != 0)
         doctor_say(d, DOCTOR_WARNING, l->node->id, "Install the same version on every machine.",
                    "it is version %.40s, this program %s", version, COBORD_VERSION);

@@ -12,6 +12,7 @@
 
 #include "api/json_writer.h"
 #include "host/access.h"
+#include "host/file_writer.h"
 #include "host/whole.h"
 
 enum { ENTRY_BYTES_MAX = 320 };
@@ -127,27 +128,21 @@ static JsonWriter write_text(const KeysFile *f, uint32_t without, const KeysEntr
 }
 
 /* Its owner stays, where that is allowed; nobody else may read it. */
-static Error fill(int fd, const KeysFile *f, const JsonWriter *w, const char *path, Why *why)
+static void keep_owner(int fd, const KeysFile *f)
 {
     struct stat about;
     if (f->exists && stat(f->path, &about) == 0 && fchown(fd, about.st_uid, about.st_gid) != 0)
         errno = 0;
-    if (!whole_write(fd, 0, w->bytes, w->used) || fchmod(fd, 0600) != 0 || fsync(fd) != 0)
-        return places_system_error(errno, path, why);
-    return OK;
 }
 
-static Error replace(const KeysFile *f, const JsonWriter *w, Why *why)
+static Error replace(const KeysFile *f, const JsonWriter *text, Why *why)
 {
-    char path[PLACES_PATH_BYTES + 8];
-    (void)snprintf(path, sizeof path, "%s.XXXXXX", f->path);
-    int fd = mkostemp(path, O_CLOEXEC);
-    if (fd < 0) return places_system_error(errno, f->path, why);
-    Error error = fill(fd, f, w, path, why);
-    if (close(fd) != 0 && error == OK) error = places_system_error(errno, path, why);
-    if (error == OK && rename(path, f->path) != 0) error = places_system_error(errno, f->path, why);
-    if (error == OK) (void)fsync(f->lock);
-    else (void)unlink(path);
+    FileWriter w;
+    TRY(file_writer_open_private(&w, f->path, why));
+    keep_owner(w.descriptor, f);
+    Error error = file_writer_append(&w, text->bytes, text->used, why);
+    if (error == OK) error = file_writer_commit(&w, why);
+    else file_writer_abandon(&w);
     return error;
 }
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,6 +121,30 @@ void run_history_load(void (*visit)(void *context, const char *message), void *c
     free(text);
 }
 
+/* What a killed chat wrote half of a line: the next one must not become its end. */
+static void cut_torn_line(int fd, off_t bytes)
+{
+    char text[2 * RUN_LINE_HISTORY_ENTRY_BYTES + 2];
+    off_t from = bytes > (off_t)sizeof text ? bytes - (off_t)sizeof text : 0;
+    ssize_t got = pread(fd, text, sizeof text, from);
+    ssize_t whole = got;
+    while (whole > 0 && text[whole - 1] != '\n') whole--;
+    if (got <= 0 || whole == got || (!whole && from)) return; /* no line of ours is as long */
+    (void)!ftruncate(fd, from + whole);                       /* else the two are one entry */
+}
+
+/* Without a word: see run_line.h. What a full disk took half of is not a message. */
+static void append(int fd, const char *text, size_t bytes)
+{
+    struct stat state;
+    (void)flock(fd, LOCK_EX);
+    if (fstat(fd, &state) != 0) return;
+    cut_torn_line(fd, state.st_size);
+    if (fstat(fd, &state) != 0) return;
+    ssize_t done = write(fd, text, bytes);
+    if (done > 0 && (size_t)done < bytes) (void)!ftruncate(fd, state.st_size);
+}
+
 void run_history_add(const char *message)
 {
     size_t bytes = strlen(message), at = 0;
@@ -130,12 +155,10 @@ void run_history_add(const char *message)
         if (message[i] == '\n' || message[i] == '\\') text[at++] = '\\';
         text[at++] = message[i] == '\n' ? 'n' : message[i];
     }
-    int fd = text ? open_file(O_WRONLY | O_APPEND | O_CREAT, &state) : -1;
+    int fd = text ? open_file(O_RDWR | O_APPEND | O_CREAT, &state) : -1;
     if (fd >= 0) {
         text[at++] = '\n';
-        /* Without a word: see run_line.h. What a full disk took half of is not a message. */
-        ssize_t done = write(fd, text, at);
-        if (done > 0 && (size_t)done < at) (void)!ftruncate(fd, state.st_size);
+        append(fd, text, at);
         close(fd);
     }
     free(text);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "host/encode_file.h"
+#include "host/file_writer.h"
 #include "host/knot_file.h"
 #include "host/stop.h"
 #include "host/whole.h"
@@ -101,11 +102,13 @@ static Error cache_work_write_origin(const CacheWork *w, const char *origin)
     char temporary[PLACES_PATH_BYTES], path[PLACES_PATH_BYTES];
     TRY(places_join(temporary, sizeof temporary, w->directory, "", "from", "", w->why));
     TRY(places_join(path, sizeof path, w->models, "", w->name, ".from", w->why));
-    FILE *file = fopen(temporary, "we");
-    if (!file) return places_system_error(errno, temporary, w->why);
-    fprintf(file, "%s\n", origin);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) return places_system_error(errno, temporary, w->why);
+    FileWriter writer;
+    TRY(file_writer_open(&writer, temporary, 0, w->why));
+    Error error = file_writer_append(&writer, origin, strlen(origin), w->why);
+    if (error == OK) error = file_writer_append(&writer, "\n", 1, w->why);
+    if (error == OK) error = file_writer_commit(&writer, w->why);
+    else file_writer_abandon(&writer);
+    if (error != OK) return error;
     return rename(temporary, path) == 0 ? OK : places_system_error(errno, path, w->why);
 }
 
@@ -119,11 +122,7 @@ Error cache_work_place(CacheWork *w, const char *built, const char *origin)
     (void)snprintf(to, sizeof to, "%s.checked", w->knot);
     (void)rename(from, to);
     if (rename(built, w->knot) != 0) return places_system_error(errno, w->knot, w->why);
-    int directory = whole_open(w->models, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (directory >= 0) {
-        (void)fsync(directory);
-        (void)close(directory);
-    }
+    file_writer_sync_directory(w->knot);
     return OK;
 }
 
@@ -133,6 +132,14 @@ Error cache_work_build(CacheWork *w, const char *gguf, const char *origin)
     TRY(places_join(built, sizeof built, w->directory, "", "model.knot", "", w->why));
     TRY(encode_file(gguf, built, 2, w->tell, w->why));
     return cache_work_place(w, built, origin);
+}
+
+void cache_work_tidy(const char *name)
+{
+    char models[PLACES_PATH_BYTES], directory[PLACES_PATH_BYTES];
+    if (places_models(models, sizeof models, NULL) == OK &&
+        places_join(directory, sizeof directory, models, ".", name, ".pull", NULL) == OK)
+        (void)rmdir(directory);
 }
 
 static Error cache_work_encode_run(CacheWork *w, const char *gguf_path, const char *name,

@@ -38,6 +38,9 @@ MUST_CHECK Error cache_work_place(CacheWork *w, const char *built, const char *o
 /* Encodes a GGUF file and places the knot. Errors  those of encode_file and knot_file. */
 MUST_CHECK Error cache_work_build(CacheWork *w, const char *gguf, const char *origin);
 
+/* What a process that was killed at the very end left: an empty directory. */
+void cache_work_tidy(const char *name);
+
 /* All of it for a GGUF file that stays where it is. `origin` is written beside the knot. */
 MUST_CHECK Error cache_work_encode(const char *gguf_path, const char *name, const char *origin,
                                    const Tell *tell, char *knot_path, size_t path_bytes, Why *why);

@@ -14,6 +14,7 @@
 
 #include <curl/curl.h>
 
+#include "host/file_writer.h"
 #include "host/places.h"
 #include "host/sha256.h"
 #include "host/stop.h"
@@ -26,8 +27,13 @@ enum {
     FETCH_STALL_S = 30, /* without a byte: the connection counts as broken */
     FETCH_REDIRECTS_MAX = 10,
     FETCH_VALIDATOR_BYTES = 256,
-    FETCH_HEAD_BYTES = 512 /* kept from the start of the file, to say what it looks like */
+    FETCH_HEAD_BYTES = 512, /* kept from the start of the file, to say what it looks like */
+    FETCH_BOOT_BYTES = 64
 };
+
+/* Third line of a tag; else it is the boot in which the file was written. */
+#define FETCH_SYNCED "synced"   /* all of it is on the disk */
+#define FETCH_CHECKED "checked" /* its hash is known and will tell */
 
 typedef struct Fetch {
     const char *url, *path, *identity;
@@ -60,16 +66,40 @@ static bool fetch_tag_path(const char *path, char *out, size_t bytes)
     return n > 0 && (size_t)n < bytes;
 }
 
-static void fetch_tag_write(const char *partial, const char *identity, const char *validator)
+/* Bytes that were written before a power cut may be zeros after it: a file of an earlier boot is a prefix only where
+ * it was synced, or where its hash is known. */
+static void fetch_boot(char out[FETCH_BOOT_BYTES])
 {
-    char path[PLACES_PATH_BYTES];
-    FILE *file = fetch_tag_path(partial, path, sizeof path) ? fopen(path, "we") : NULL;
-    if (!file) return; /* without a tag the next run starts over: nothing wrong can come of it */
-    fprintf(file, "%s\n%s\n", identity, validator);
-    (void)fclose(file);
+    int fd = whole_open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
+    ssize_t n = fd >= 0 ? whole_rest(fd, out, FETCH_BOOT_BYTES - 1) : 0;
+    if (fd >= 0) (void)close(fd);
+    out[n > 0 ? n : 0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
 }
 
-void fetch_tag(const char *path, const char *identity) { fetch_tag_write(path, identity, ""); }
+/* Whole or not at all, also when the program is being stopped. Without a tag the next run starts over: nothing wrong
+ * can come of a failure. */
+static void fetch_tag_write(const char *partial, const char *identity, const char *validator,
+                            const char *state)
+{
+    char path[PLACES_PATH_BYTES], temporary[PLACES_PATH_BYTES + 8];
+    FILE *file = NULL;
+    if (fetch_tag_path(partial, path, sizeof path)) {
+        (void)snprintf(temporary, sizeof temporary, "%s.part", path);
+        file = fopen(temporary, "we");
+    }
+    if (!file) return;
+    bool good = fprintf(file, "%s\n%s\n%s\n", identity, validator, state) > 0 &&
+                fflush(file) == 0 && fsync(fileno(file)) == 0;
+    good = fclose(file) == 0 && good;
+    if (good && rename(temporary, path) == 0) file_writer_sync_directory(path);
+    else (void)unlink(temporary);
+}
+
+void fetch_tag(const char *path, const char *identity)
+{
+    fetch_tag_write(path, identity, "", FETCH_CHECKED);
+}
 
 void fetch_forget(const char *path)
 {
@@ -78,22 +108,44 @@ void fetch_forget(const char *path)
     (void)unlink(path);
 }
 
+/* The next line without its end. */
+static bool fetch_line(FILE *file, char *out, size_t bytes)
+{
+    if (!fgets(out, (int)bytes, file)) return false;
+    out[strcspn(out, "\n")] = '\0';
+    return true;
+}
+
 /* Whether the partial file is a prefix of this URL's file. */
 static bool fetch_tag_read(Fetch *f)
 {
-    char path[PLACES_PATH_BYTES], line[PLACES_PATH_BYTES];
+    char path[PLACES_PATH_BYTES], line[PLACES_PATH_BYTES], state[FETCH_BOOT_BYTES],
+        boot[FETCH_BOOT_BYTES];
     FILE *file = fetch_tag_path(f->path, path, sizeof path) ? fopen(path, "re") : NULL;
     if (!file) return false;
-    bool same = false;
-    if (fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        same = strcmp(line, f->identity) == 0;
-    }
-    if (same && fgets(f->validator, sizeof f->validator, file))
-        f->validator[strcspn(f->validator, "\n")] = 0;
-    else same = false;
+    fetch_boot(boot);
+    bool same = fetch_line(file, line, sizeof line) && strcmp(line, f->identity) == 0;
+    same = same && fetch_line(file, f->validator, sizeof f->validator);
+    if (same && !f->named)
+        same = fetch_line(file, state, sizeof state) &&
+               (strcmp(state, FETCH_SYNCED) == 0 || (boot[0] && strcmp(state, boot) == 0));
     (void)fclose(file);
     return same;
+}
+
+/* Before bytes come, and when no more do. */
+static void fetch_tag_begin(const Fetch *f)
+{
+    char boot[FETCH_BOOT_BYTES];
+    fetch_boot(boot);
+    fetch_tag_write(f->path, f->identity, f->validator, f->named ? FETCH_CHECKED : boot);
+}
+
+static Error fetch_sync(const Fetch *f)
+{
+    if (fsync(f->file) != 0) return places_system_error(errno, f->path, f->why);
+    if (!f->named) fetch_tag_write(f->path, f->identity, f->validator, FETCH_SYNCED);
+    return OK;
 }
 
 /* --- the file --- */
@@ -211,10 +263,8 @@ static Error fetch_accept(Fetch *f)
     f->total = length < 0 ? 0 : f->at + (uint64_t)length;
     if (f->at >= 4)
         TRY(fetch_check_length(f)); /* else after the first bytes: a page has a wrong length too */
-    if (f->at == 0 || strcmp(f->validator, f->answered) != 0) {
-        if (!f->named) memcpy(f->validator, f->answered, sizeof f->validator);
-        fetch_tag_write(f->path, f->identity, f->validator);
-    }
+    if (!f->named) memcpy(f->validator, f->answered, sizeof f->validator);
+    fetch_tag_begin(f);
     return OK;
 }
 
@@ -426,11 +476,14 @@ Error fetch_file(const FetchRequest *request, const Tell *tell, FetchResult *out
     if (error == OK && f.at < 4)
         error = error_why(why, ERR_FORMAT, "%s sent only %u bytes. Check the address.", f.url,
                           (unsigned)f.at);
-    if (error == OK && fsync(f.file) != 0) error = places_system_error(errno, f.path, why);
+    bool useless = f.at == 0 || error == ERR_FORMAT || error == ERR_TRUNCATED ||
+                   (error == ERR_NOT_FOUND && !f.named);
+    if (!useless && f.file >= 0) {
+        Error synced = fetch_sync(&f);
+        if (error == OK) error = synced;
+    }
     if (f.file >= 0) (void)close(f.file);
-    if (f.at == 0 || error == ERR_FORMAT || error == ERR_TRUNCATED ||
-        (error == ERR_NOT_FOUND && !f.named))
-        fetch_forget(f.path);
+    if (useless) fetch_forget(f.path);
     out->bytes = f.at;
     out->resumed = had;
     memcpy(out->sha256, f.sha256, sizeof out->sha256);

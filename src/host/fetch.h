@@ -2,8 +2,9 @@
 /* Downloads one file over HTTP(S) into a partial file, going on where an earlier try stopped.
  *
  *   PATH        what has arrived; only ever a prefix of the file
- *   PATH.tag    "IDENTITY\nVALIDATOR\n": whose prefix it is. A server whose file has changed sends it
- *               whole, and it starts over.
+ *   PATH.tag    "IDENTITY\nVALIDATOR\nSTATE\n": whose prefix it is. A server whose file has changed sends it
+ *               whole, and it starts over. Without a hash that tells later, a prefix is gone on with when it was
+ *               synced at its end, or in the boot in which it was written: a power cut may have left zeros.
  *
  * Retries what may pass (no answer, 5xx, 429, broken connection), each time from where it stands.
  * Redirects are followed, to http and https only. The caller checks the hash of the whole. */

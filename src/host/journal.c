@@ -96,7 +96,10 @@ static Error check_version(Journal *j, const char *path, Why *why)
         version = sqlite3_column_int(s, 0);
     sqlite3_finalize(s);
     if (version == 0 || version == SCHEMA_VERSION) return OK;
-    return error_why(why, ERR_FORMAT, "%s is not a journal of this version", path);
+    return error_why(why, ERR_UNSUPPORTED,
+                     "%s is a journal of version %d, this program reads and writes version %d. It "
+                     "is left as it is: name another file with --journal, or move it away",
+                     path, version, SCHEMA_VERSION);
 }
 
 static Error prepare(Journal *j, const char *path, Why *why)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "host/file_writer.h"
 #include "host/places.h"
 
 enum { RANDOM_BYTES = 32 };
@@ -79,13 +80,14 @@ Error key_make(const char *path, char out[KEY_BYTES_MAX + 1], Why *why)
         out[2 * i + 1] = digits[bytes[i] & 15];
     }
     out[2 * RANDOM_BYTES] = '\n';
-    int fd = whole_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return error_why(why, errno == EEXIST ? ERR_DUPLICATE : ERR_IO, "key file %s: %s", path,
-                         places_fault(path, errno));
-    bool written = write(fd, out, 2 * RANDOM_BYTES + 1) == 2 * RANDOM_BYTES + 1 && fsync(fd) == 0;
+    Why about = {{0}};
+    FileWriter w;
+    Error error = file_writer_open_private(&w, path, &about);
+    if (error == OK) error = file_writer_append(&w, out, 2 * RANDOM_BYTES + 1, &about);
+    if (error == OK) error = file_writer_commit_new(&w, &about);
+    file_writer_abandon(&w);
     out[2 * RANDOM_BYTES] = '\0';
-    if (close(fd) == 0 && written) return OK;
-    (void)unlink(path);
-    return error_why(why, ERR_IO, "key file %s: it cannot be written", path);
+    if (error == OK) return OK;
+    const char *fault = error == ERR_DUPLICATE ? places_fault(path, EEXIST) : about.text;
+    return error_why(why, error, "key file %s: %s", path, fault);
 }

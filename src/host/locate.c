@@ -19,6 +19,7 @@
 #include "host/zoo.h"
 #include "knot/foreign.h"
 #include "knot/gguf.h"
+#include "knot/knot.h"
 
 enum { LOCATE_STEM_BYTES = 96 };
 
@@ -173,6 +174,23 @@ static bool locate_is_current(const char *models, const char *name, const char *
     return n == m + 1 && memcmp(text, origin, m) == 0 && text[m] == '\n';
 }
 
+/* A knot in the cache that another version of this program made is made again. */
+static bool locate_is_readable(const char *path, const Tell *tell)
+{
+    uint8_t head[16];
+    uint64_t bytes;
+    Why why = {{0}};
+    char line[PLACES_PATH_BYTES + WHY_MAX + 32];
+    int file = whole_open(path, O_RDONLY | O_CLOEXEC, 0);
+    ssize_t n = file >= 0 ? whole_rest(file, head, sizeof head) : -1;
+    if (file >= 0) (void)close(file);
+    if (n < 0) return false;
+    Error error = knot_header_bytes(head, (size_t)n, UINT64_MAX, &bytes, &why);
+    (void)snprintf(line, sizeof line, "%s: %s; making it again", path, why.text);
+    if (error != OK) tell_note(tell, line);
+    return error == OK;
+}
+
 static Error locate_gguf(const char *given, const Tell *tell, char *path, size_t path_bytes,
                          Why *why)
 {
@@ -184,7 +202,10 @@ static Error locate_gguf(const char *given, const Tell *tell, char *path, size_t
     locate_make_name(real, name, sizeof name);
     (void)snprintf(origin, sizeof origin, "%s\n%s", real, state);
     TRY(places_join(path, path_bytes, models, "", name, ".knot", why));
-    if (locate_is_current(models, name, origin) && access(path, R_OK) == 0) return OK;
+    if (locate_is_current(models, name, origin) && locate_is_readable(path, tell)) {
+        cache_work_tidy(name);
+        return OK;
+    }
     return cache_work_encode(real, name, origin, tell, path, path_bytes, why);
 }
 

@@ -60,10 +60,12 @@ static bool pull_present(const Pull *p, Error *error)
         return true;
     }
     char line[WHY_MAX + PLACES_NAME_BYTES + 64];
-    (void)snprintf(line, sizeof line, "%s in the cache is damaged (%s): fetching it again",
-                   p->work.name, why.text);
+    bool other =
+        *error == ERR_UNSUPPORTED; /* of another version: stays until there is one of ours */
+    (void)snprintf(line, sizeof line, "%s in the cache is %s (%s): fetching it again", p->work.name,
+                   other ? "of another version" : "damaged", why.text);
     tell_note(p->work.tell, line);
-    (void)unlink(p->work.knot);
+    if (!other) (void)unlink(p->work.knot);
     *error = OK;
     return false;
 }

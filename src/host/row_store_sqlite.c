@@ -4,6 +4,9 @@
  *
  *   entries(key TEXT PRIMARY KEY, value BLOB, expires INTEGER)       expires: seconds since 1970
  *
+ * `PRAGMA user_version` is the version of this table, 1; 0 is what programs wrote before they said so. The file of
+ * another version is another program's, perhaps one that runs: it is left alone, and PATH.v1 is used beside it.
+ *
  * Small on purpose: 1 MiB of page cache, no mapping, a log of about 4 MiB. */
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,12 +18,14 @@
 #include <sqlite3.h>
 
 #include "host/clock.h"
+#include "host/log.h"
 #include "host/row_store_backend.h"
 
 enum {
     ROW_STORE_SQLITE_BUSY_MS = 500,     /* another process writes */
     ROW_STORE_SQLITE_MAKING_MS = 15000, /* others make the file, too */
-    ROW_STORE_SQLITE_SWEEP = 256        /* entries a sweep removes at most */
+    ROW_STORE_SQLITE_SWEEP = 256,       /* entries a sweep removes at most */
+    ROW_STORE_SQLITE_VERSION = 1
 };
 
 typedef enum RowStoreSqliteStatement {
@@ -157,12 +162,25 @@ static Error row_store_sqlite_sweep(RowBackend *b, Why *why)
 
 static void row_store_sqlite_free(RowStoreSqlite *s)
 {
+    if (!s) return;
     for (int i = 0; i < ROW_SQLITE_STATEMENTS; i++) (void)sqlite3_finalize(s->statements[i]);
     (void)sqlite3_close(s->db);
     free(s);
 }
 
 static void row_store_sqlite_close(RowBackend *b) { row_store_sqlite_free(b->state); }
+
+/* -1: it cannot be read. */
+static int row_store_sqlite_version(RowStoreSqlite *s)
+{
+    sqlite3_stmt *q = NULL;
+    int version = -1;
+    if (sqlite3_prepare_v2(s->db, "PRAGMA user_version", -1, &q, NULL) == SQLITE_OK &&
+        sqlite3_step(q) == SQLITE_ROW)
+        version = sqlite3_column_int(q, 0);
+    (void)sqlite3_finalize(q);
+    return version;
+}
 
 static Error row_store_sqlite_prepare(RowStoreSqlite *s, Why *why)
 {
@@ -174,13 +192,14 @@ static Error row_store_sqlite_prepare(RowStoreSqlite *s, Why *why)
                                 "CREATE TABLE IF NOT EXISTS entries(key TEXT PRIMARY KEY, "
                                 "value BLOB NOT NULL, expires INTEGER NOT NULL); "
                                 "CREATE INDEX IF NOT EXISTS expiry ON entries(expires);";
-    (void)sqlite3_busy_timeout(s->db, ROW_STORE_SQLITE_BUSY_MS);
     /* Several processes may make the file at once, and the change to WAL does not wait for the others by itself. */
     uint64_t until_ms = clock_now_ms() + ROW_STORE_SQLITE_MAKING_MS;
     int result;
     while ((result = sqlite3_exec(s->db, setup, NULL, NULL, NULL)) == SQLITE_BUSY &&
            clock_now_ms() < until_ms)
         (void)sqlite3_sleep(10);
+    if (result == SQLITE_OK && row_store_sqlite_version(s) != ROW_STORE_SQLITE_VERSION)
+        result = sqlite3_exec(s->db, "PRAGMA user_version = 1", NULL, NULL, NULL);
     if (result != SQLITE_OK) return row_store_sqlite_error(s, why);
     for (int i = 0; i < ROW_SQLITE_STATEMENTS; i++)
         if (sqlite3_prepare_v3(s->db, row_store_sqlite_text[i], -1, SQLITE_PREPARE_PERSISTENT,
@@ -189,19 +208,45 @@ static Error row_store_sqlite_prepare(RowStoreSqlite *s, Why *why)
     return OK;
 }
 
+static Error row_store_sqlite_open_file(const char *path, RowStoreSqlite **out, Why *why)
+{
+    size_t bytes = strlen(path) + 1;
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    RowStoreSqlite *s = *out = calloc(1, sizeof *s + bytes);
+    if (!s) return error_why(why, ERR_MEMORY, "no memory for %s", path);
+    memcpy(s->path, path, bytes);
+    int opened = sqlite3_open_v2(path, &s->db, flags, NULL);
+    if (!s->db) return error_why(why, ERR_MEMORY, "no memory for %s", path);
+    (void)sqlite3_busy_timeout(s->db, ROW_STORE_SQLITE_BUSY_MS);
+    return opened == SQLITE_OK ? OK : row_store_sqlite_error(s, why);
+}
+
+/* The file, or that beside it when the file is of another version. */
+static Error row_store_sqlite_choose(const char *path, RowStoreSqlite **out, Why *why)
+{
+    TRY(row_store_sqlite_open_file(path, out, why));
+    int version = row_store_sqlite_version(*out);
+    size_t room = strlen(path) + 32;
+    if (version <= ROW_STORE_SQLITE_VERSION) return OK;
+    char *beside = malloc(room);
+    if (!beside) return error_why(why, ERR_MEMORY, "no memory for %s", path);
+    (void)snprintf(beside, room, "%s.v%d", path, ROW_STORE_SQLITE_VERSION);
+    log_say(LOG_INFO,
+            "%s has rows of version %d, this program's are of version %d: it is left as it is, "
+            "rows go to %s",
+            path, version, ROW_STORE_SQLITE_VERSION, beside);
+    row_store_sqlite_free(*out);
+    Error error = row_store_sqlite_open_file(beside, out, why);
+    free(beside);
+    return error;
+}
+
 Error row_store_sqlite_open(const char *where, RowBackend *out, Why *why)
 {
-    size_t bytes = strlen(where) + 1;
-    if (bytes == 1) return error_why(why, ERR_USAGE, "sqlite: needs the path of a file");
-    RowStoreSqlite *s = calloc(1, sizeof *s + bytes);
-    if (!s) return error_why(why, ERR_MEMORY, "no memory for %s", where);
-    memcpy(s->path, where, bytes);
+    RowStoreSqlite *s = NULL;
+    if (!*where) return error_why(why, ERR_USAGE, "sqlite: needs the path of a file");
     mode_t before = umask(0077); /* which rows there are tells which words were used */
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-    Error error = OK;
-    if (sqlite3_open_v2(where, &s->db, flags, NULL) != SQLITE_OK)
-        error = s->db ? row_store_sqlite_error(s, why)
-                      : error_why(why, ERR_MEMORY, "no memory for %s", where);
+    Error error = row_store_sqlite_choose(where, &s, why);
     if (error == OK) error = row_store_sqlite_prepare(s, why);
     (void)umask(before);
     if (error != OK) {

@@ -50,6 +50,14 @@ static bool is_warden_name(const char *name)
     return name[16] == '-';
 }
 
+/* A slab, or one that was being written. Anything else in the directory is of another program or version. */
+static bool is_slab_name(const char *name)
+{
+    size_t digits = strspn(name + (name[0] == '.'), "0123456789");
+    return digits &&
+           strcmp(name + (name[0] == '.') + digits, name[0] == '.' ? ".part" : ".slab") == 0;
+}
+
 static bool slab_of(const char *name, uint32_t *out)
 {
     *out = 0;
@@ -144,12 +152,23 @@ static void evict_abandoned(SlabCache *c)
     c->counters.evictions++;
 }
 
-/* What an earlier run left: whole slabs stay, anything else in the directory goes. */
+static void say_foreign(SlabCache *c, uint32_t foreign)
+{
+    char line[256];
+    if (!foreign) return;
+    (void)snprintf(line, sizeof line,
+                   "%.120s/%.64s has %u files that are no slabs: they are left alone", c->path,
+                   c->name, foreign);
+    tell_note(c->options.tell, line);
+}
+
+/* What an earlier run left: whole slabs stay, half ones go. */
 static void scan(SlabCache *c)
 {
     int again = whole_open_at(c->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *d = again < 0 ? NULL : fdopendir(again);
     if (!d && again >= 0) (void)close(again);
+    uint32_t foreign = 0;
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         uint32_t slab;
@@ -160,9 +179,11 @@ static void scan(SlabCache *c)
         if (whole) {
             c->there[slab] = SLAB_THERE;
             c->counters.held_bytes += slab_bytes_of(c, slab);
-        } else (void)unlinkat(c->directory, e->d_name, 0);
+        } else if (is_slab_name(e->d_name)) (void)unlinkat(c->directory, e->d_name, 0);
+        else foreign++;
     }
     if (d) (void)closedir(d);
+    say_foreign(c, foreign);
 }
 
 static void remove_slab(SlabCache *c, uint32_t slab)
@@ -309,6 +330,7 @@ static int write_file(const SlabCache *c, const char *temporary, const char *nam
     if (close(fd) != 0 && !number) number = errno;
     if (!number && renameat(c->directory, temporary, c->directory, name) != 0) number = errno;
     if (number) (void)unlinkat(c->directory, temporary, 0);
+    else (void)fsync(c->directory);
     return number;
 }
 

@@ -361,6 +361,7 @@ static Error commit_disk(Slice *s, Why *why)
     note_remove(s);
     if (rename(s->temporary, s->path) != 0) return places_system_error(errno, s->path, why);
     s->temporary[0] = '\0';
+    file_writer_sync_directory(s->path); /* the note must not be there without it */
     note_write(s, s->writable);
     return OK;
 }

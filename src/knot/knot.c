@@ -48,8 +48,11 @@ Error knot_header_bytes(const uint8_t *probe, size_t probe_bytes, uint64_t file_
         return error_why(why, ERR_TRUNCATED, "the file ends inside the header");
     uint16_t version = bytes_load16(probe + 4);
     if (version != 1 && version != 2)
-        return error_why(why, ERR_UNSUPPORTED, "knot version %u; this program reads 1 and 2",
-                         version);
+        return error_why(
+            why, ERR_UNSUPPORTED,
+            "knot version %u; this program reads 1 and 2. Use the cobord that wrote it, or "
+            "pull or encode the model again with this one",
+            version);
     uint32_t meta = bytes_load32(probe + 6);
     if (meta < 2) return error_why(why, ERR_FORMAT, "the header's JSON has %u bytes", meta);
     if (meta > KNOT_META_BYTES_MAX)

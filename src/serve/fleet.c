@@ -5,6 +5,7 @@
 #include <yyjson.h>
 
 #include "knot/emit.h"
+#include "quant/numerics.h"
 #include "wire/frame.h"
 
 static void explain(FleetReport *report, const char *text)
@@ -38,7 +39,8 @@ static void check_identity(const ClusterFile *c, uint32_t node, yyjson_val *root
     Emit e = emit_make(ours, sizeof ours - 1);
     Why why = {{0}};
     Error error = OK;
-    uint64_t frames = number_of(root, "frame_version");
+    uint64_t frames = number_of(root, "frame_version"),
+             numerics = number_of(root, "numerics_version");
     copy_text(root, "id", id, sizeof id);
     copy_text(root, "knot_id", knot, sizeof knot);
     emit_hex64(&e, c->knot_id);
@@ -49,8 +51,13 @@ static void check_identity(const ClusterFile *c, uint32_t node, yyjson_val *root
         error = error_why(&why, ERR_UNSUPPORTED, "it has knot %s, the cluster file means %s", knot,
                           ours);
     else if (frames && frames != FRAME_VERSION)
-        error = error_why(&why, ERR_UNSUPPORTED, "it speaks frames %llu, we %u",
+        error = error_why(&why, ERR_UNSUPPORTED,
+                          "it speaks version %llu of the frames, the coordinator %u",
                           (unsigned long long)frames, (unsigned)FRAME_VERSION);
+    else if (numerics && numerics != NUMERICS_VERSION)
+        error = error_why(&why, ERR_UNSUPPORTED,
+                          "it computes by version %llu of the numerics, the coordinator by %u",
+                          (unsigned long long)numerics, (unsigned)NUMERICS_VERSION);
     if (error != OK) explain(report, why.text);
 }
 

@@ -405,16 +405,23 @@ static Error reader_coordinator(Reader *r, yyjson_val *object)
     return reader_new_node(r, CLUSTER_COORDINATOR, m[0], m[1], "coordinator", &node);
 }
 
+/* First of all: members of another version are not ours to judge. */
+static Error reader_version(const Reader *r, yyjson_val *version)
+{
+    if (!yyjson_is_uint(version) || yyjson_get_uint(version) == CLUSTER_FILE_VERSION) return OK;
+    return error_why(r->why, ERR_UNSUPPORTED,
+                     "the cluster file has version %llu, this program %u. Use the "
+                     "cobord that wrote it on every machine, or write it again with `cobord plan`",
+                     (unsigned long long)yyjson_get_uint(version), (unsigned)CLUSTER_FILE_VERSION);
+}
+
 static Error reader_file(Reader *r, yyjson_val *root)
 {
     yyjson_val *m[M_COUNT];
     uint64_t version = 0;
+    TRY(reader_version(r, yyjson_obj_get(root, "cobord_cluster")));
     TRY(reader_spread(r, root, "the file", file_members, M_COUNT, m));
     TRY(reader_number(r, m[M_VERSION], "the file", "cobord_cluster", 0, UINT64_MAX, &version));
-    if (version != CLUSTER_FILE_VERSION)
-        return error_why(r->why, ERR_UNSUPPORTED,
-                         "the cluster file has version %llu, this program %u",
-                         (unsigned long long)version, (unsigned)CLUSTER_FILE_VERSION);
     TRY(reader_settings(r, m));
     TRY(reader_model(r, m[M_MODEL]));
     TRY(reader_coordinator(r, m[M_COORDINATOR]));

@@ -62,7 +62,9 @@ static Error frame_check_prefix(const uint8_t *prefix, FrameKind kind, Why *why)
         return error_why(why, ERR_FORMAT, "not a %s frame: it starts with \"%c%c%c%c\"",
                          frame_kind_name(kind), prefix[0], prefix[1], prefix[2], prefix[3]);
     if (version != FRAME_VERSION)
-        return error_why(why, ERR_UNSUPPORTED, "the frame has protocol version %u, this node %u",
+        return error_why(why, ERR_UNSUPPORTED,
+                         "the frame has protocol version %u, this node %u: "
+                         "install the same version of cobord on every machine",
                          (unsigned)version, (unsigned)FRAME_VERSION);
     if (got != kind)
         return error_why(why, ERR_FORMAT, "a frame of kind %u (%s) where kind %u (%s) belongs",

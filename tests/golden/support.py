@@ -48,6 +48,7 @@ class Checks:
         if not truth:
             self.failures.append(text)
             print("FAILED:", text, file=sys.stderr)
+        return truth
 
     def refused(self, done, code, *words):
         """A clear refusal: this exit code, one line on standard error with all the words, nothing like a crash."""

@@ -8,6 +8,7 @@ import hashlib
 import http.server
 import json
 import os
+import pathlib
 import re
 import resource
 import shutil
@@ -331,6 +332,26 @@ class PullTest(unittest.TestCase):
                                                os.path.join(self.first, "models", MODEL + ".knot"))]
         self.assertEqual(same[0], same[1])
 
+    def test_after_a_power_cut(self):
+        """Without a hash, what an earlier boot had written but not synced may be zeros, and is not gone on with."""
+        address = self.hub.address + "/some/model.gguf"
+        self.stop_in_the_middle(address, signal.SIGKILL)
+        tag, lines = self.tag()
+        self.assertEqual(lines[2:], [pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(), ""])
+        tag.write_text("\n".join([lines[0], lines[1], "another-boot", ""]))
+        p = subprocess.Popen([COBORD, "pull", address], env=self.environment(), stderr=subprocess.DEVNULL)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        deadline = time.time() + 20
+        while not self.hub.requests and time.time() < deadline:
+            time.sleep(0.02)
+        self.assertIsNone(self.hub.requests[0]["range"])
+
+    def tag(self):
+        """Of the only download."""
+        tag = next(pathlib.Path(self.models).glob(".*.pull/model.gguf.tag"))
+        return tag, tag.read_text().split("\n")
+
     def test_wrong_hash(self):
         body = bytearray(self.body)
         body[50 * MB] ^= 1
@@ -428,6 +449,7 @@ class PullTest(unittest.TestCase):
         """Stopped after the download: the server's 416 with the right length is good news."""
         address = self.hub.address + "/some/model.gguf"
         self.stop_in_the_middle(address)
+        self.assertEqual(self.tag()[1][2], "synced")  # at an orderly end
         partial = [os.path.join(d, "model.gguf") for d, _, f in os.walk(self.models) if "model.gguf" in f][0]
         with open(partial, "wb") as f:
             f.write(self.body)

@@ -170,6 +170,8 @@ class Poison(Base):
         slab = files / "00000000.slab"
         good = slab.read_bytes()
         self.assertEqual(good, KNOT.read(0, SLAB))
+        later = files / "00000000.slab2"  # of a version that is still to come
+        later.write_bytes(b"not ours")
         for bad in (good[:70000] + bytes([good[70000] ^ 8]) + good[70001:], good[:-1], b"", good + b"\0"):
             warden.kill()  # so that memory is empty
             (files / ".7.part").write_bytes(b"left by a writer that was killed")
@@ -185,6 +187,8 @@ class Poison(Base):
         self.assertEqual(self.tensor(warden, ATTN)[5], KNOT.bytes(ATTN))
         now = stats(warden)
         self.assertEqual((now["l2"]["hits"], now["l2"]["bad"]), (1, 0))
+        self.assertEqual(later.read_bytes(), b"not ours")
+        self.assertEqual(warden.errors().count("1 files that are no slabs"), 1, warden.errors())
 
     def test_file_turns_bad_while_open(self):
         """L1 of one slab: the second comes from its file each time; the file is damaged in between."""

@@ -42,7 +42,8 @@ static void stats_of_a_layer_warden(void **state)
     assert_string_equal(
         stats(report(false)),
         "{\"ready\":true,\"state\":\"ready\",\"id\":\"w\",\"role\":\"warden\",\"version\":\"1.2\","
-        "\"frame_version\":1,\"knot_id\":\"0000000000000abc\",\"identity\":\"0000000000000abc|0-end\","
+        "\"frame_version\":1,\"numerics_version\":1,"
+        "\"knot_id\":\"0000000000000abc\",\"identity\":\"0000000000000abc|0-end\","
         "\"knot_key\":\"a \\\"b\\\".knot\",\"memory\":{\"budget_bytes\":1,\"need_bytes\":2,"
         "\"cache_bytes\":3,\"resident_bytes\":4,\"peak_bytes\":5},\"l1\":{\"hits\":6,\"misses\":0,"
         "\"passed\":0,\"bytes\":0,\"evictions\":0,\"bad\":0,\"invalidations\":0,\"shared\":0},"
