@@ -41,6 +41,7 @@ class Case:
     results = []
     again = (0,)          # exit codes of the run after a crash
     unsynced = ()         # patterns of files that may be lost in a power cut, with a reason beside each
+    most = None           # at how many places it dies when all are wanted; None: at all
     root = None
 
     def prepare(self):

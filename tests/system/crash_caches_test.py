@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
 from support import Checks, must  # noqa: E402
-from _crashes import COBORD, Case, Trial, environment  # noqa: E402
+from _crashes import COBORD, Case, Trial, digest, environment  # noqa: E402
 from _ports import free_ports  # noqa: E402
 
 PROBE = os.path.abspath(os.environ.get("STORE_PROBE", "build/tests/store_probe"))
@@ -116,6 +116,39 @@ class Slabs(Server):
         return [f for f in super().files() if not f.endswith(".checked")]
 
 
+class Slice(Server):
+    """What a station without the file keeps of it on disk, fetched over HTTP. With --all only: it has the zoo's model,
+    since a small one stays in memory; and at some of its changes, nearly all of which are writes of the same kind."""
+    name, unsynced, most = "slice", [r"\.checked$"], 40
+
+    def __init__(self):
+        from _wardens import MODEL, FileServer
+        self.model, self.store = MODEL, FileServer(MODEL.path.parent)
+        self.store.__enter__()
+
+    def prepare(self):
+        port = free_ports(4)
+        place = lambda i: f"127.0.0.1:{port[i]}"  # noqa: E731
+        m = self.model
+        (self.root / "cluster.json").write_text(json.dumps({
+            "cobord_cluster": 1, "context": 1024, "memory": 56 << 20,
+            "coordinator": {"id": "coordinator-0", "address": place(0)},
+            "model": {"name": "m", "knot_id": m.knot_id, "knot_key": m.path.name, "store": self.store.url,
+                      "layers": m.layers, "vocabulary": m.vocabulary},
+            "stations": [{"id": "station-0", "address": place(1), "range": "0-15"},
+                         {"id": "station-1", "address": place(2), "range": "15-end"}],
+            "shards": [{"id": "shard-0", "address": place(3), "ids": [0, m.vocabulary]}]}))
+
+    def words(self):
+        return ["node", "--cluster", self.root / "cluster.json", "--id", "station-0"]
+
+    def ask(self, line):
+        """It is ready when it says its line."""
+
+    def look(self):
+        return {"slice": digest(self.root / "cache" / "slices" / self.model.knot_id / "station-0.knot")}
+
+
 class Journal(Server):
     """A stream with a seed: what was journaled of it is its beginning, and it goes on."""
     name, unsynced = "journal", [*SQLITE, r"\.checked$"]
@@ -194,11 +227,11 @@ def main():
         must("synth", "--shape", "test", "-o", Slabs.knot)
         must("logits", Slabs.knot, "--tokens", "1", "--context", "64")  # so that it is known to be whole
         runs = points = 0
-        for case in (Rows(), Slabs(), Journal()):
+        for case in [Rows(), Slabs(), Journal(), *([Slice()] if everything else [])]:
             if only and case.name not in only:
                 continue
             begun = time.monotonic()
-            trial = Trial(checks, case, folder).all(None if everything else SOME)
+            trial = Trial(checks, case, folder).all(case.most if everything else SOME)
             runs, points = runs + trial.runs, points + len(trial.points())
             print(f"{case.name}: killed at {trial.runs} of {len(trial.points())} places, {len(trial.lines)} changes, "
                   f"{time.monotonic() - begun:.1f} s", flush=True)
