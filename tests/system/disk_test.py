@@ -15,6 +15,7 @@ import tempfile
 import threading
 import unittest
 
+import _terminal
 import _wardens
 import up_test
 from serve_test import CHAT, Server, content, events_in, greedy
@@ -129,6 +130,34 @@ class Files(Base):
             knot.unlink()
             disk.read_only()
             self.refused(pull(), "Read-only file system", str(disk.path))
+
+
+class Chats(Base):
+    def test_saves_and_history(self):
+        disk = self.disk(64)
+        out, history = disk.path / "chat.json", disk.path / "cobord" / "history"
+        env = _terminal.environment(XDG_STATE_HOME=str(disk.path))
+        command = [COBORD, "run", up_test.MODEL, "--max-tokens", "2", "--temperature", "0", "--context", "2048"]
+        with _terminal.Terminal(command, env=env) as t:
+            t.wait(r"/help")
+            t.type("Say one.\n")
+            up_test.wait_until(lambda: history.exists() and history.read_text() == "Say one.\n")
+            t.type(f"/save {out}\n")
+            up_test.wait_until(out.exists)
+            old = out.read_bytes()
+            disk.fill()
+            long = "Say " + "more " * 900
+            t.type(long + "\n")
+            t.wait(r"more \n*[\s\S]*\n> *\n")
+            t.type(f"/save {out}\n")
+            t.wait(r"no space left")
+            self.assertEqual(out.read_bytes(), old)
+            self.assertTrue(history.read_text().endswith("\n"))
+            disk.free()
+            t.type(f"/save {out}\n")
+            up_test.wait_until(lambda: out.read_bytes() != old)
+            self.assertEqual(json.loads(out.read_bytes())["messages"][0]["content"], "Say one.")
+            self.assertEqual({p.name for p in disk.path.iterdir()}, {"chat.json", "cobord"})
 
 
 class Journals(Base):
