@@ -189,10 +189,15 @@ class Answering:
                          f"{self.node.id}: {before} descriptors before, {descriptors(self.node.process.pid)} after")
 
 
-def start_again(checks, cluster, old, everything):
+def briefly(answers):
+    return [(status, data[:60]) for status, data in answers]
+
+
+def start_again(checks, cluster, old, right, everything):
     """The node's start, with each of its calls failing. Result: the runs, and the node as it is in the end."""
     name, runs = old.id, 0
-    right = [Asking(cluster, old).ask(i) for i in range(2)]
+    last = [Asking(cluster, old).ask(i) for i in range(2)]
+    checks.that(last == right, f"{name} in the end: {briefly(last)}")
     old.kill(signal.SIGTERM)
 
     def clean():
@@ -215,7 +220,7 @@ def start_again(checks, cluster, old, everything):
             cluster.faults.disarm(name)
             if node.line:
                 answers = [Asking(cluster, node).ask(i) for i in range(2)]
-                checks.that(answers == right, f"{where}: {[(a[0], a[1][:200]) for a in answers]}")
+                checks.that(answers == right, f"{where}: {briefly(answers)}")
                 code = node.kill(signal.SIGTERM)
                 checks.that(code == 0, f"{where}: ends with {code}: {node.errors()[-300:]}")
                 continue
@@ -240,7 +245,7 @@ def node_by_node(checks, model, everything):
             for name in NODES:
                 answering = Answering(checks, cluster, there[name])
                 answering.every(everything)
-                more, there[name] = start_again(checks, cluster, there[name], everything)
+                more, there[name] = start_again(checks, cluster, there[name], answering.right, everything)
                 runs += answering.runs + more
         finally:
             cluster.stop()
