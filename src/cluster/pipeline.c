@@ -106,7 +106,9 @@ void pipeline_replay(Pipeline *p, Frame *f, uint32_t node, const Why *why)
     p->replays++;
     pipeline_count(&pipeline_node_of(p, node)->counts.replays, 1);
     if (is_replayed_in_vain(p, f->work)) {
-        pipeline_refuse(p, f, ERR_SESSION, why);
+        Why named;
+        Error error = pipeline_nodes_name(p, node, ERR_SESSION, why, &named);
+        pipeline_refuse(p, f, error, &named);
         return;
     }
     coordinator_give_up_frames(p->coordinator, f->work);

@@ -175,10 +175,17 @@ static void take_answer(Pipeline *p, Frame *f, Ended *e)
     if (++f->station == p->stations) pipeline_logits_begin(p, f);
 }
 
+static void fail_by(Pipeline *p, Frame *f, const Ended *e)
+{
+    Why named;
+    Error error = pipeline_nodes_name(p, e->call->node, e->error, &e->why, &named);
+    pipeline_fail(p, f, error, &named);
+}
+
 /* The request is wrong, they say: damaged on the way, or by our fault. (ERR_CHECKSUM is always the way's.) */
 static void take_refusal(Pipeline *p, Frame *f, const Ended *e)
 {
-    if (++f->bad >= BAD_MAX) pipeline_fail(p, f, e->error, &e->why);
+    if (++f->bad >= BAD_MAX) fail_by(p, f, e);
     else pipeline_nodes_failed(p, e->call->node, e->error, &e->why);
 }
 
@@ -210,7 +217,7 @@ void pipeline_forward_ended(Pipeline *p, Frame *f, const Ended *ended)
     case ERR_SUPERSEDED: take_loss(p, f, &e); break;
     case ERR_NOT_FINITE:
         pipeline_nodes_heard(p, e.call->node);
-        pipeline_fail(p, f, e.error, &e.why);
+        fail_by(p, f, &e);
         break;
     case ERR_USAGE:
     case ERR_TOO_LARGE:

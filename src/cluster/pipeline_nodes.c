@@ -180,6 +180,14 @@ bool pipeline_nodes_locked(const Pipeline *p, const Range *r)
     return true;
 }
 
+Error pipeline_nodes_name(const Pipeline *p, uint32_t node, Error error, const Why *what, Why *out)
+{
+    const char *text = what && what->text[0] ? what->text : error_text(error);
+    if (node == PIPELINE_OWN) return error_why(out, error, "%s", text);
+    const ClusterNode *n = &p->config.cluster->nodes[node];
+    return error_why(out, error, "%s at %s port %u: %s", n->id, n->host, (unsigned)n->port, text);
+}
+
 Error pipeline_nodes_explain(const Pipeline *p, const Range *r, Why *why)
 {
     const ClusterNode *node = &p->config.cluster->nodes[r->active];

@@ -211,8 +211,11 @@ static void take_failure(Pipeline *p, Frame *f, uint32_t shard, const Ended *e)
     if (e->error == ERR_CANCELLED && node != PIPELINE_OWN) return; /* by us: its node is DOWN */
     bool ours = e->answered && e->error == ERR_NOT_FINITE;
     if (e->answered && node != PIPELINE_OWN && is_refusal(e->error)) ours |= ++a->bad >= BAD_MAX;
-    if (ours) pipeline_fail(p, f, e->error, &e->why);
-    else pipeline_nodes_failed(p, node, e->error, &e->why);
+    if (ours) {
+        Why named;
+        Error error = pipeline_nodes_name(p, node, e->error, &e->why, &named);
+        pipeline_fail(p, f, error, &named);
+    } else pipeline_nodes_failed(p, node, e->error, &e->why);
 }
 
 void pipeline_shards_ended(Pipeline *p, Frame *f, uint32_t shard, uint32_t twin, const Ended *ended)

@@ -292,6 +292,9 @@ uint64_t pipeline_nodes_wake_ns(const Pipeline *p);
 /* "layers of station-1 (HOST:PORT): " and what happened. */
 /* Whether all nodes of the range refuse our key: who waits for them waits for ever. */
 bool pipeline_nodes_locked(const Pipeline *p, const Range *r);
+/* What a node said or did, with its name in front. Result  `error`. */
+MUST_CHECK Error pipeline_nodes_name(const Pipeline *p, uint32_t node, Error error, const Why *what,
+                                     Why *out);
 MUST_CHECK Error pipeline_nodes_explain(const Pipeline *p, const Range *r, Why *why);
 
 /* pipeline_costs.c */
