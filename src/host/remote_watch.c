@@ -276,7 +276,7 @@ static void tell_changes(Remote *r, uint32_t node)
                 known.last_error);
     else if (known.state == PIPELINE_UP && p->logged_state == PIPELINE_DOWN)
         log_say(LOG_INFO, "%s (%s) is back", id, range);
-    else if (known.failures > p->logged_failures && known.state == PIPELINE_UP)
+    else if (known.failures > p->logged_failures) /* also of one that was back for a moment */
         log_say(LOG_ERROR, "%s (%s): a call failed: %s", id, range, known.last_error);
     if (known.state != PIPELINE_UNKNOWN) p->logged_state = known.state;
     p->logged_failures = known.failures;
