@@ -137,7 +137,6 @@ class Formats(unittest.TestCase):
         shutil.copy(FORMATS / "cluster-e0d2b23.json", file)
         value = json.loads(file.read_text())
         self.refused(self.run_it("node", "--cluster", file, "--id", "station-9"), "station-9")  # it was read
-        self.refused(self.run_it("node", "--cluster", file, "--id", "station-0"), "synth.knot")
         file.write_text(json.dumps({**value, "cobord_cluster": 2, "quorum": 3}))
         for words in (["node", "--cluster", file, "--id", "station-0"], ["up", "--cluster", file]):
             self.refused(self.run_it(*words), "version 2", "this program 1", "cobord plan")
