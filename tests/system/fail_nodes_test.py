@@ -94,7 +94,7 @@ class Asking:
 
     def __init__(self, cluster, node):
         self.cluster, self.node, self.model = cluster, node, cluster.model
-        self.number = int(time.time() * 1000)
+        self.number = time.time_ns() // 1000  # no request takes less than that
         x = struct.pack("<256f", *((i * 37 % 101 - 50) / 50 for i in range(256))) * 3
         vocabulary = [0, self.model.vocabulary]
         kind = node.id.rsplit("-", 1)[0]
