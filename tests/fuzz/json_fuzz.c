@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t bytes;
     uint8_t *text = feed_rest(&f, &bytes);
     JsonScan scan = json_scan(text, bytes);
-    size_t room = json_scan_bytes(bytes);
+    size_t room = json_scan_bytes(bytes) + ARENA_ALIGN; /* the block itself need not be aligned */
     void *memory = lend(&lent, room);
     Arena arena = arena_make(memory, room);
     yyjson_val *root = json_scan_object(text, bytes, &arena, &refusal);
