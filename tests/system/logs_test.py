@@ -202,7 +202,7 @@ class Supervisor(unittest.TestCase):
     def test_a_log_that_nobody_reads(self):
         """Who is dead comes back, and SIGTERM ends all."""
         reader, writer = os.pipe()
-        up = Up("--listen", "127.0.0.1:0", "--stations", "1", "--shards", "1", stderr=writer)
+        up = Up("--listen", "127.0.0.1:0", "--stations", "1", "--shards", "1", "--context", "512", stderr=writer)
         os.set_blocking(writer, False)
         try:
             while True:
