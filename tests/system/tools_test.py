@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tools as a client meets them: the prompt is what the model's own template says by Python's jinja2, forced calls are
 what their schemas accept, streams say what whole answers say, and the official client understands all of it."""
+import concurrent.futures
 import json
 import unittest
 
@@ -87,6 +88,12 @@ def joined(events):
     return text, calls, finish
 
 
+def at_once(ask, values):
+    """What ask(value) gives, in their order: answers are made together, and are the same as one by one."""
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        return list(pool.map(ask, values))
+
+
 def spoken(message):
     return message["content"] or "", [c["function"] for c in message.get("tool_calls", [])]
 
@@ -169,9 +176,10 @@ class WithQwen(unittest.TestCase):
     def test_required_whatever_is_drawn(self):
         tools = [ORDER, NOTHING, CLOCK, WEATHER]
         names = set()
-        for seed in range(8):
-            choice = self.choice(tools=tools, tool_choice="required", temperature=1.5, seed=seed, max_tokens=400,
-                                 messages=[{"role": "user", "content": "Do something random."}])
+        def draw(seed):
+            return self.choice(tools=tools, tool_choice="required", temperature=1.5, seed=seed, max_tokens=400,
+                               messages=[{"role": "user", "content": "Do something random."}])
+        for choice in at_once(draw, range(8)):
             if choice["finish_reason"] == "length":
                 continue
             names.update(f["name"] for f in self.check_calls(choice, tools))
@@ -251,8 +259,10 @@ class WithQwen(unittest.TestCase):
 
     def test_a_cut_call_is_no_text(self):
         both = {"role": "user", "content": "What is the weather in Paris, and what in Rome?"}
-        for most in range(1, 80, 3):
-            choice = self.choice(tools=TOOLS, tool_choice="required", messages=[both], max_tokens=most)
+        def cut(most):
+            return self.choice(tools=TOOLS, tool_choice="required", messages=[both], max_tokens=most)
+        lengths = range(1, 80, 3)
+        for most, choice in zip(lengths, at_once(cut, lengths), strict=True):
             self.assertFalse(choice["message"]["content"], (most, choice))
 
     def test_stop_strings_end_calls_too(self):
