@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ struct ApiServer {
 /* ---- Signals: the first drains, the second reaches the engine through the handler that was there
  * before, which ends the process at the third. ---- */
 
-static volatile sig_atomic_t signals;
+static atomic_int signals; /* a handler runs in any thread */
 static int signal_fd = -1;
 static const int signal_numbers[] = {SIGINT, SIGTERM, SIGHUP};
 enum { SIGNALS = sizeof signal_numbers / sizeof signal_numbers[0] };
