@@ -20,6 +20,7 @@
 enum {
     BLOCK_BYTES = 16 << 10,
     CONNECTION_BYTES = 64 << 10,
+    BODY_AT_ONCE_BYTES = 64 << 10,
     DROPPED_BODY_BYTES_MAX = 64 << 20,
     IDLE_S = 60
 };
@@ -300,7 +301,7 @@ static void begin_replying(HttpExchange *x)
 {
     lock(x);
     x->line->replying = true;
-    x->line->since_ns = x->line->sent_ns = clock_now_ns();
+    x->line->since_ns = clock_now_ns();
     unlock(x);
 }
 
@@ -387,13 +388,22 @@ static enum MHD_Result begin_request(HttpServer *server, struct MHD_Connection *
     return x->answered && now ? queue_answer(x) : MHD_YES;
 }
 
+/* Twice what has come, but no more than was announced. Not all of that at once: who sends one byte of eight megabytes
+ * would hold the room of everybody else. A small body has its place at the first byte. */
+static size_t body_room(const HttpExchange *x, size_t needed)
+{
+    size_t room = 2 * needed;
+    if (needed > x->announced) return room; /* in chunks */
+    if (room < BODY_AT_ONCE_BYTES) room = BODY_AT_ONCE_BYTES;
+    return x->announced < room ? (size_t)x->announced : room;
+}
+
 static bool grow_body(HttpExchange *x, size_t count)
 {
     const HttpServerOptions *o = &x->server->options;
     size_t needed = x->body_bytes + count;
     if (needed <= x->body_room) return true;
-    size_t room = needed < x->announced && x->announced <= o->body_bytes_max ? (size_t)x->announced
-                                                                             : 2 * needed;
+    size_t room = body_room(x, needed);
     size_t others = x->server->bodies_bytes - x->body_room;
     char *grown = others + room <= o->bodies_bytes_max ? realloc(x->body, room) : NULL;
     if (!grown) return false;

@@ -3,6 +3,8 @@
 """Limits as docs/limits.md has them, of a server and of a node: at each the request is answered, one over it is
 refused, with the status and the words of that page."""
 import json
+import re
+import socket
 import sys
 import unittest
 
@@ -108,6 +110,23 @@ class Api(unittest.TestCase):
                 self.assertEqual(c.getresponse().status, status)
                 c.close()
 
+    def test_bodies_together(self):
+        """64 MiB of what has come. Who announces eight and sends a byte holds nearly nothing."""
+        head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (8 * MIB)
+        small = ("POST", "/tokenize", {"content": "hi"})
+        for come, count in ((1, 40), (8 * MIB - 1, 8)):
+            lines = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(count)]
+            for s in lines:
+                s.sendall(head + b"{" * come)
+            if come == 1:
+                self.assertEqual({self.server.call(*small)[0] for _ in range(20)}, {200})
+            else:
+                self.assertTrue(nodes.wait_for(lambda: self.server.call(*small)[0] == 503))
+                self.refused(*small[1:], 503, "too many large requests")
+            for s in lines:
+                s.close()
+            self.assertTrue(nodes.wait_for(lambda: self.server.call(*small)[0] == 200))
+
     def test_chunks_without_end(self):
         """64 MiB of what nobody wants are read, then the connection ends."""
         head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -117,7 +136,7 @@ class Api(unittest.TestCase):
         self.assertFalse(200 in statuses(answer), answer[:200])
 
     def test_values_of_a_body(self):
-        for count, word in ((262144 - 5, None), (262144, "values")):
+        for count, word in ((262144 - 5, None), (262144 - 4, "values")):  # five of them are around these
             text = json.dumps({"content": "x", "z": [1] * count})
             got, _, answer = self.server.call("POST", "/tokenize", text)
             self.assertEqual(got, 400)
@@ -131,19 +150,25 @@ class Api(unittest.TestCase):
         self.assertIn(statuses(ask(64 << 10))[0], (431, 413))
         target = raw(self.server.port, b"GET /" + b"a" * (64 << 10) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")[0]
         self.assertEqual(statuses(target), [414])
-        for size, status in ((255, 404), (256, 404), (5000, 404)):
-            self.assertEqual(self.server.call("GET", "/" + "a" * (size - 1))[0], status)
+
+    def test_path(self):
+        """One that is too long is no model's any more."""
+        for size, code in ((255, "model_not_found"), (256, "not_found"), (5000, "not_found")):
+            status, _, text = self.server.call("GET", "/v1/models/" + "a" * (size - 11))
+            self.assertEqual((status, json.loads(text)["error"]["code"]), (404, code), size)
 
     def test_prompt(self):
-        """The context: a prompt may fill it but for one token."""
+        """The context: a prompt may fill it; then there is one token."""
         def ids(count):
             return COMPLETIONS, {"prompt": [504] * count, **FREE}
-        self.assertEqual(self.server.call("POST", *ids(1023))[0], 200)
+        self.assertEqual(self.server.call("POST", *ids(1024))[0], 200)
         self.refused(*ids(1025), 400, "1024")
 
     def test_schema(self):
-        for levels, status in ((20, 200), (200, 400)):
-            got, _, text = self.server.call("POST", *chat(**schema(nested(levels))))
+        def properties(count):
+            return {"type": "object", "properties": {f"p{i}": {"type": "null"} for i in range(count)}}
+        for value, status in ((properties(512), 200), (properties(513), 400), (nested(20), 200), (nested(200), 400)):
+            got, _, text = self.server.call("POST", *chat(**schema(value)))
             self.assertEqual(got, status, text[:300])
 
     def test_grammar(self):
@@ -180,7 +205,7 @@ class Nodes(unittest.TestCase):
     def test_sequences(self):
         self.assertEqual(self.forward(4, 4)[0], 200)
         status, answer = self.forward(5, 5)
-        self.assertIn((status, json.loads(answer)["error"]["code"]), ((413, "too_large"), (503, "capacity")))
+        self.assertEqual((status, json.loads(answer)["error"]["code"]), (413, "too_large"))
         self.assertEqual(self.forward(4, 4, first=200)[0], 200)  # the older ones make room
 
     def test_positions(self):
@@ -191,10 +216,13 @@ class Nodes(unittest.TestCase):
         self.assertEqual(self.forward(1, 1, 1023, 300)[0], 200)
 
     def test_body(self):
-        biggest = 64 * MODEL.hidden * 4 + (1 << 18)
-        status, answer = self.station.call("POST", "/forward", bytes(biggest * 4))
+        """The largest frame: 64 rows of 4 sequences. The refusal says how much that is."""
+        status, answer = self.station.call("POST", "/forward", bytes(4 << 20))
         self.assertEqual((status, json.loads(answer)["error"]["code"]), (413, "too_large"))
-        self.assertIn("bytes", json.loads(answer)["error"]["message"])
+        most = int(re.search(r"more than (\d+) bytes", json.loads(answer)["error"]["message"])[1])
+        self.assertTrue(0 < most - 64 * MODEL.hidden * 4 < 4096, most)
+        self.assertEqual(self.station.error("POST", "/forward", bytes(most))[0], 400)  # no frame, but it was read
+        self.assertEqual(self.station.error("POST", "/forward", bytes(most + 1)), (413, "too_large"))
 
     def test_head(self):
         def ask(bytes_):
@@ -204,8 +232,12 @@ class Nodes(unittest.TestCase):
         self.assertIn(ask(16 << 10)[0], (413, 431))
 
     def test_target(self):
-        for size, status in ((255, 404), (256, 404), (4000, 404)):
-            self.assertEqual(self.station.call("POST", "/" + "a" * (size - 1), b"")[0], status)
+        """A path that is too long is none: the message names it no more."""
+        for size, is_read in ((255, True), (256, False), (4000, False)):
+            path = "/" + "a" * (size - 1)
+            status, answer = self.station.call("POST", path, b"")
+            self.assertEqual(status, 404)
+            self.assertEqual(path[:100] in json.loads(answer)["error"]["message"], is_read, size)
 
     def test_candidates(self):
         ids = self.cluster.entry("shard-0")["ids"]
