@@ -8,6 +8,7 @@
 
 #include "api/bearer.h"
 #include "api/cors.h"
+#include "api/host_name.h"
 #include "api/log_line.h"
 #include "feed.h"
 
@@ -71,6 +72,9 @@ static void try_origins(Feed *f)
     }
     const char *names = cors_names(origin);
     CHECK(!names || (names == origin && !strpbrk(names, "\r\n:;=\"")));
+    CHECK(host_name_is_known(origin, "", "*") && host_name_is_known(NULL, "", list));
+    CHECK(host_name_is_known(origin, origin, NULL));
+    CHECK(!host_name_is_known(origin, "", NULL) || host_name_is_known(origin, list, list));
     free(list);
     free(origin);
 }

@@ -123,9 +123,8 @@ class Trial:
         self.lines = self.trace.read_text().splitlines() if self.trace.exists() else []
         self.new, self.files = case.look(), case.files()
         assert self.lines and self.old != self.new, (case.name, self.lines, self.new)
-        for fault in order_faults(self.lines, case.root, case.unsynced):
-            checks.that(False, f"{case.name}: {fault}")
-        checks.that(True, "order")
+        faults = order_faults(self.lines, case.root, case.unsynced)
+        checks.that(not faults, f"{case.name}: {'; '.join(faults)}")
 
     def begin(self):
         shutil.rmtree(self.case.root, ignore_errors=True)

@@ -20,7 +20,8 @@ from serve_test import CHAT, Server, greedy, read_until, send
 from tls_test import Server as TlsServer, make_certificate
 
 WHOLE = os.environ.get("PEERS") == "whole"
-COUNT = min(10000, may_open(12000) - 1000) if WHOLE else 2500
+FILES = may_open(12000)
+COUNT = min(10000, FILES - 1000) if WHOLE else 2500
 HALF = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Ha"
 SAID = {"nothing": lambda i: b"", "half a head": lambda i: HALF,
         "head by head": lambda i: (b"", HALF, HALF[:7])[i % 3],
@@ -142,28 +143,6 @@ class Serve(Base):
         self.assertTrue(nodes.wait_for(lambda: self.open_now() < 10, 20))
 
 
-    def test_a_slow_reader_stays(self):
-        """It takes 2 kB a second, so that an answer takes nine; others come all the while."""
-        asked, file = 20, b"GET /web/markdown.mjs HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        whole = len(self.server.call("GET", "/web/markdown.mjs")[2])
-        crowd = Crowd(self.server.port, LINES)
-        with socket.socket() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
-            s.settimeout(20)
-            s.connect(("127.0.0.1", self.server.port))
-            s.sendall(file * (asked - 1) + file.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-            began, got = time.monotonic(), 0
-            while time.monotonic() - began < 10:
-                got += len(s.recv(512))
-                crowd.add(0)
-                time.sleep(0.25)
-            crowd.close()
-            while more := len(s.recv(65536)):
-                got += more
-        self.assertGreater(got, asked * whole)  # bodies and heads
-
-
 class Node(Base):
     @classmethod
     def setUpClass(cls):
@@ -211,6 +190,11 @@ class Tls(Base):
                 crowd.close()
         finally:
             self.assertEqual(server.stop(), 0)
+
+
+def setUpModule():
+    if FILES < 4000:
+        raise unittest.SkipTest(f"{FILES} files are all that a process may have here: no crowd")
 
 
 if __name__ == "__main__":

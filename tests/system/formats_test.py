@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What earlier programs wrote (tests/data/formats) is read as they meant it; what a newer one wrote is refused with
 both versions and what to do, and left as it is; caches of another version are made anew beside it."""
-import hashlib
 import http.client
 import json
 import os
@@ -16,7 +15,7 @@ import time
 import unittest
 
 import _servers as servers
-from _crashes import COBORD, DATA, environment
+from _crashes import COBORD, DATA, digest, environment
 from crash_test import Chat
 from serve_test import events_in
 
@@ -25,10 +24,6 @@ PROBE = os.path.abspath(os.environ.get("STORE_PROBE", "build/tests/store_probe")
 SYNTH = ["synth", "--shape", "test", "--seed", "7", "-o"]
 # Of all programs since the first.
 SYNTH_HASH, LOGITS_HASH = "92700401735cc5c9", "134589c3a5d2f5e8"
-
-
-def digest(path):
-    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:16]
 
 
 def with_version(path, version):

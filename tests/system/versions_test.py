@@ -19,6 +19,7 @@ import unittest
 
 import _frames as frames
 import _nodes as nodes
+from _liar import Liar
 
 CHAT = "/v1/chat/completions"
 OLD = os.environ.get("OLD_COBORD")
@@ -171,9 +172,14 @@ class Versions(Case):
     def test_another_program_of_the_same_frames(self):
         """Only its own version differs: it works, since nothing that is exchanged does."""
         self.all_but()
-        self.coordinator = self.cluster.start("coordinator-0")
-        self.assertTrue(nodes.wait_for(self.is_ready, 20))
-        self.assertEqual(self.text(), self.alone())
+        with Liar(self.cluster.nodes[1], only=("/ready",)) as other:
+            other.tell(lambda answer, _: json.dumps({**json.loads(answer), "version": "9.9.9"}).encode())
+            self.cluster.entry("station-1")["address"] = other.address
+            self.cluster.write()
+            self.coordinator = self.cluster.start("coordinator-0")
+            self.assertTrue(nodes.wait_for(self.is_ready, 20))
+            self.assertEqual(self.text(), self.alone())
+            self.assertGreater(other.told, 0)
 
     def test_in_the_midst(self):
         """A node comes back as another version while the cluster works."""

@@ -34,9 +34,16 @@ static void lists(void **state)
         assert_int_equal(cors_check(fine[i], &why), OK);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_int_equal(cors_check(wrong[i], &why), ERR_USAGE);
-    char longest[CORS_LIST_BYTES_MAX + 2];
+    char longest[CORS_LIST_BYTES_MAX +
+                 2]; /* origins of 255 bytes, a comma behind each but the last */
     memset(longest, 'a', sizeof longest);
-    longest[sizeof longest - 1] = '\0';
+    for (size_t at = 0; at < CORS_LIST_BYTES_MAX; at += 256) {
+        memcpy(longest + at, "https://", 8);
+        if (at) longest[at - 1] = ',';
+    }
+    longest[CORS_LIST_BYTES_MAX] = '\0';
+    assert_int_equal(cors_check(longest, &why), OK);
+    longest[CORS_LIST_BYTES_MAX] = 'a', longest[CORS_LIST_BYTES_MAX + 1] = '\0';
     assert_int_equal(cors_check(longest, &why), ERR_USAGE);
 }
 
