@@ -6,11 +6,11 @@
 
 static bool is_one_of(char c, const char *set) { return c && strchr(set, c) != NULL; }
 
-/* user:password@ from here to the last @ before the host ends; 0: none. */
-static size_t mask_user(const char *text, size_t bytes)
+/* user:password@ from here to the last @ before the host ends; behind // a token@ alone, too. 0: none. */
+static size_t mask_user(const char *text, size_t bytes, bool in_address)
 {
     size_t at_sign = 0;
-    bool colon = false;
+    bool colon = in_address;
     for (size_t i = 0; i < bytes && text[i] && !is_one_of(text[i], " \t\r\n/'\"`<>"); i++) {
         colon |= text[i] == ':' && !at_sign;
         if (text[i] == '@' && colon) at_sign = i;
@@ -47,7 +47,8 @@ size_t mask_bytes(const char *text, size_t bytes, size_t at)
 {
     char before = at ? text[at - 1] : ' ';
     if (before == '?') return mask_query(text + at, bytes - at);
-    return is_one_of(before, " \t\r\n/'\"`<>(,=") ? mask_user(text + at, bytes - at) : 0;
+    if (!is_one_of(before, " \t\r\n/'\"`<>(,=")) return 0;
+    return mask_user(text + at, bytes - at, at > 1 && before == '/' && text[at - 2] == '/');
 }
 
 void mask_copy(char *out, size_t room, const char *text)

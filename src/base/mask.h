@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Secrets within addresses that people are shown: what stands before the @ of user:password@host, and a query that
- * carries a key or a signature. Whoever shows a text shows MASK_SHOWN in the place of such a span. */
+/* Secrets within addresses that people are shown: what stands before the @ of user:password@host and //token@host, and
+ * a query that carries a key or a signature. Whoever shows a text shows MASK_SHOWN in the place of such a span. */
 #ifndef COBORD_BASE_MASK_H
 #define COBORD_BASE_MASK_H
 

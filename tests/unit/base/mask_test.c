@@ -26,6 +26,7 @@ static void passwords_of_addresses(void **state)
     assert_string_equal(masked("redis://:tiger@host/0"), "redis://***@host/0");
     assert_string_equal(masked("--store=ann:ti@ger@host/a@b:c"), "***@host/a@b:c");
     assert_string_equal(masked("http://host:1:tiger@x"), "http://***@x");
+    assert_string_equal(masked("https://tiger@host/a@b"), "https://***@host/a@b");
     assert_string_equal(masked("(s3://a:b@c/d \"e:f@g\""), "(s3://***@c/d \"***@g\"");
 }
 
@@ -46,6 +47,8 @@ static void all_else_is_shown(void **state)
                                        ":",
                                        "a@b",
                                        "a@b:c",
+                                       "http://host/a@b",
+                                       "//@b",
                                        "layer 1:2, ann@host",
                                        "12:30:59 at 127.0.0.1:80",
                                        "cobord-node@station-0",
