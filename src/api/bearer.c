@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/ascii.h"
+
 static bool equals(const char *key, const char *given, size_t given_bytes)
 {
     size_t bytes = strlen(key);
@@ -14,13 +16,11 @@ static bool equals(const char *key, const char *given, size_t given_bytes)
 
 bool bearer_equals(const char *key, const char *given) { return equals(key, given, strlen(given)); }
 
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 'a' - 'A') : c; }
-
 const char *bearer_key(const char *header, size_t *bytes)
 {
     if (!header) return NULL;
     for (const char *scheme = "bearer "; *scheme; scheme++, header++)
-        if (lower(*header) != *scheme) return NULL;
+        if (ascii_lower(*header) != *scheme) return NULL;
     while (*header == ' ') header++;
     *bytes = strlen(header);
     while (*bytes && (header[*bytes - 1] == ' ' || header[*bytes - 1] == '\t')) --*bytes;

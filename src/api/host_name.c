@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/ascii.h"
+
 typedef struct Name {
     const char *text;
     size_t bytes;
@@ -20,13 +22,11 @@ static Name name_in(const char *text, size_t bytes)
     return name;
 }
 
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
-
 static bool ends_with(Name name, const char *end, size_t bytes)
 {
     if (name.bytes < bytes) return false;
     for (size_t i = 0; i < bytes; i++)
-        if (lower(name.text[name.bytes - bytes + i]) != lower(end[i])) return false;
+        if (ascii_lower(name.text[name.bytes - bytes + i]) != ascii_lower(end[i])) return false;
     return true;
 }
 

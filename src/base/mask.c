@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/ascii.h"
+
 static bool is_one_of(char c, const char *set) { return c && strchr(set, c) != NULL; }
 
 /* user:password@ from here to the last @ before the host ends; behind // a token@ alone, too. 0: none. */
@@ -18,14 +20,12 @@ static size_t mask_user(const char *text, size_t bytes, bool in_address)
     return at_sign;
 }
 
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
-
 static bool mask_has(const char *text, size_t bytes, const char *word)
 {
     size_t length = strlen(word);
     for (size_t i = 0; i + length <= bytes; i++) {
         size_t n = 0;
-        while (n < length && lower(text[i + n]) == word[n]) n++;
+        while (n < length && ascii_lower(text[i + n]) == word[n]) n++;
         if (n == length) return true;
     }
     return false;

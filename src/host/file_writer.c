@@ -65,7 +65,8 @@ static bool file_writer_is_temporary(const char *entry, const char *name)
     return digits > 0 && strcmp(number + digits, ".part") == 0;
 }
 
-/* Who writes holds a lock, whichever machine, container or process it is; what is not locked is nobody's any more. */
+/* Who writes holds a lock, whichever machine, container or process it is; what is not locked is nobody's any more.
+ * (Mounts of NFS whose locks are local see this machine's only: there two machines must not write one file at once.) */
 static void file_writer_sweep_one(int directory, const char *entry)
 {
     struct stat ours, now;

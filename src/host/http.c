@@ -301,7 +301,7 @@ static void begin_replying(HttpExchange *x)
 {
     lock(x);
     x->line->replying = true;
-    x->line->since_ns = clock_now_ns();
+    x->line->since_ns = x->line->sent_ns = clock_now_ns();
     unlock(x);
 }
 

@@ -5,9 +5,10 @@
  *   lines ---------------------------------------------------- most
  *         |  let in as they come   | each new one: an old one goes |
  *
- *   the first that go    do not read their answer, which has waited for STALLED_S
+ *   the first that go    do not read their answer: nothing of it could be sent for STALLED_S
  *   then                 have not sent a whole request, and never brought one that was answered
  *   then                 have not sent a whole request, but have been served before
+ *   then                 read their answer, but have taken longer than STALLED_S
  *   never                are being answered
  *
  * Of those that are alike, first the address that has the most of them (of IPv6 its first 64 bits), and of that the
@@ -16,6 +17,7 @@
  * A stranger that has just come stays while there are few of its kind.
  * Does not know who is honest: who sends a head at once is answered, whoever else is there. */
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -33,7 +35,7 @@ enum {
     ADDRESSES = 1024
 };
 
-typedef enum Claim { STALLED, STRANGER, SERVED, STAYS } Claim;
+typedef enum Claim { STALLED, STRANGER, SERVED, SLOW, STAYS } Claim;
 
 uint32_t http_crowd_room(uint32_t wanted)
 {
@@ -66,12 +68,17 @@ uint32_t http_crowd_address(const struct sockaddr *a)
 /* Between the first that has to go and the last that is let in. */
 static uint32_t spare_of(const HttpServer *s) { return s->options.connections_max / SPARE_SHARE; }
 
+static bool is_long_ago(uint64_t now, uint64_t then)
+{
+    return now > then && now - then >= STALLED_S * UINT64_C(1000000000);
+}
+
 static Claim claim_of(const HttpLine *line, uint64_t now)
 {
-    bool waits_long = now > line->since_ns && now - line->since_ns >= STALLED_S * 1000000000ull;
     if (line->shed) return STAYS; /* it has gone already */
-    if (line->replying) return waits_long ? STALLED : STAYS;
-    if (line->busy) return STAYS;
+    if (line->replying && is_long_ago(now, line->since_ns))
+        return is_long_ago(now, line->sent_ns) ? STALLED : SLOW;
+    if (line->replying || line->busy) return STAYS;
     return line->served ? SERVED : STRANGER;
 }
 
@@ -122,10 +129,25 @@ static bool shed_one(HttpServer *s, const HttpLine *newest)
 
 void http_crowd_shed_locked(HttpServer *s, const HttpLine *newest) { (void)shed_one(s, newest); }
 
+/* When their windows last took bytes of their answers; probes of a shut one carry none. */
+static void note_readers(HttpServer *s, uint64_t now)
+{
+    for (HttpLine *line = s->lines; line; line = line->next) {
+        struct tcp_info tcp;
+        socklen_t bytes = sizeof tcp;
+        if (!line->replying || line->shed ||
+            getsockopt(line->fd, IPPROTO_TCP, TCP_INFO, &tcp, &bytes) != 0)
+            continue;
+        uint64_t quiet_ns = tcp.tcpi_last_data_sent * UINT64_C(1000000);
+        if (quiet_ns < now) line->sent_ns = now - quiet_ns;
+    }
+}
+
 /* libmicrohttpd 0.9.75 takes 128 events at a time, and when it gets exactly so many it waits for more before it looks
  * at them; where no connection can come, that is for long. */
 void http_crowd_tick_locked(HttpServer *s)
 {
+    note_readers(s, clock_now_ns());
     for (uint32_t i = 0; i < SHED_AT_ONCE && shed_one(s, NULL); i++) {
     }
 }

@@ -20,6 +20,7 @@ typedef struct HttpLine {
     bool shed;          /* it had to go */
     uint32_t address;   /* http_crowd_address */
     uint64_t since_ns;  /* of the wait for a request, for its body, or for its answer to be read */
+    uint64_t sent_ns;   /* replying: when some of it last went out, as far as is known */
     struct HttpLine *next, *before;
 } HttpLine;
 

@@ -198,7 +198,7 @@ static Error row_store_sqlite_prepare(RowStoreSqlite *s, Why *why)
     while ((result = sqlite3_exec(s->db, setup, NULL, NULL, NULL)) == SQLITE_BUSY &&
            clock_now_ms() < until_ms)
         (void)sqlite3_sleep(10);
-    if (result == SQLITE_OK && row_store_sqlite_version(s) != ROW_STORE_SQLITE_VERSION)
+    if (result == SQLITE_OK && row_store_sqlite_version(s) == 0)
         result = sqlite3_exec(s->db, "PRAGMA user_version = 1", NULL, NULL, NULL);
     if (result != SQLITE_OK) return row_store_sqlite_error(s, why);
     for (int i = 0; i < ROW_SQLITE_STATEMENTS; i++)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/warden_vocab.h"
-#include "host/log.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "api/warden_answer.h"
+#include "host/log.h"
 
 enum { BATCH_ROWS = 256, READS_MAX = 3, WARM_MAX = 1024, STORE_THREADS = 7 /* beside one's own */ };
 

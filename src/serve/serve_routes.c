@@ -193,8 +193,8 @@ static bool is_rebound(Serve *s, HttpExchange *x, Refusal *refusal)
         return false;
     return !refusal_make(
         refusal, REFUSAL_HOST, NULL,
-        "this server is for this machine, and not by that name: use its address or "
-        "localhost; --listen, --cors or --api-keys let others in");
+        "this server is for its own machine and has not been given that name: ask its address or "
+        "localhost. A proxy's name is given with --cors https://NAME, any with --api-keys FILE");
 }
 
 static bool is_allowed(Serve *s, HttpExchange *x, const Path *path)

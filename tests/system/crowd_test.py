@@ -143,6 +143,28 @@ class Serve(Base):
         self.assertTrue(nodes.wait_for(lambda: self.open_now() < 10, 20))
 
 
+    def test_a_slow_reader_stays(self):
+        """It takes 2 kB a second, so that an answer takes nine; others come all the while."""
+        asked, file = 20, b"GET /web/markdown.mjs HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        whole = len(self.server.call("GET", "/web/markdown.mjs")[2])
+        crowd = Crowd(self.server.port, LINES)
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+            s.settimeout(20)
+            s.connect(("127.0.0.1", self.server.port))
+            s.sendall(file * (asked - 1) + file.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            began, got = time.monotonic(), 0
+            while time.monotonic() - began < 10:
+                got += len(s.recv(512))
+                crowd.add(0)
+                time.sleep(0.25)
+            crowd.close()
+            while more := len(s.recv(65536)):
+                got += more
+        self.assertGreater(got, asked * whole)  # bodies and heads
+
+
 class Node(Base):
     @classmethod
     def setUpClass(cls):

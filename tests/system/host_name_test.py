@@ -74,6 +74,7 @@ class GivenNames(unittest.TestCase):
     def test_cors(self):
         self.served("--cors", "https://chat.example,http://desk.home:3000", yes=("chat.example", "desk.home:8080"),
                     no=("evil.example", "chat.example.org"))
+        self.served("--cors", "http://cobord", yes=("cobord",), no=("cobord.example", "evil.example"))
         self.served("--cors", "*", yes=("evil.example",), no=())
 
     def test_keys(self):
