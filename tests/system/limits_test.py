@@ -114,14 +114,15 @@ class Api(unittest.TestCase):
         """64 MiB of what has come. Who announces eight and sends a byte holds nearly nothing."""
         head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (8 * MIB)
         small = ("POST", "/tokenize", {"content": "hi"})
-        for come, count in ((1, 40), (8 * MIB - 1, 8)):
-            lines = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(count)]
-            for s in lines:
-                s.sendall(head + b"{" * come)
-            if come == 1:
-                self.assertEqual({self.server.call(*small)[0] for _ in range(20)}, {200})
-            else:
-                self.assertTrue(nodes.wait_for(lambda: self.server.call(*small)[0] == 503))
+        for come, most in ((1, 40), (8 * MIB - 1, 24)):
+            lines, status = [], 200
+            while status == 200 and len(lines) < most:  # eight suffice, when nobody else has any of it just then
+                lines.append(socket.create_connection(("127.0.0.1", self.server.port)))
+                lines[-1].sendall(head + b"{" * come)
+                status = self.server.call(*small)[0]
+            self.assertEqual(status, 200 if come == 1 else 503)
+            if come > 1:
+                self.assertGreaterEqual(len(lines), 8)
                 self.refused(*small[1:], 503, "too many large requests")
             for s in lines:
                 s.close()
