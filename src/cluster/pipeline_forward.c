@@ -79,14 +79,15 @@ static void send(Pipeline *p, Frame *f, uint32_t node)
 }
 
 /* A node of the range to go on with in place of the active one: any when that is gone; one that failed
- * less when it fails again and again, though it is alive (it drains). NONE: there is none. */
+ * less of late when it fails again and again, though it is alive (it drains). So each turn takes one failure more
+ * than the last: it costs a replay. NONE: there is none. */
 static uint32_t successor(const Pipeline *p, const Range *r)
 {
     const Node *active = &p->nodes[r->active];
     for (uint32_t i = 1; i < r->count; i++) {
         uint32_t node = r->first + (r->active - r->first + i) % r->count;
-        bool better =
-            active->failed_in_a_row > 1 && p->nodes[node].failed_in_a_row < active->failed_in_a_row;
+        bool better = active->failed_in_a_row > 1 &&
+                      pipeline_nodes_held_against(p, node) < active->failed_in_a_row;
         if ((active->gone || better) && pipeline_nodes_usable(p, node)) return node;
     }
     return NONE;
@@ -119,6 +120,7 @@ void pipeline_forward_step(Pipeline *p, Frame *f)
     uint32_t next = successor(p, r);
     if (next != NONE) {
         r->active = next;
+        p->nodes[next].failed_in_a_row = pipeline_nodes_held_against(p, next);
         pipeline_replay_all(p, next);
     } else if (pipeline_nodes_usable(p, r->active)) {
         send(p, f, r->active);
@@ -189,11 +191,13 @@ static void take_refusal(Pipeline *p, Frame *f, const Ended *e)
     else pipeline_nodes_failed(p, e->call->node, e->error, &e->why);
 }
 
-/* Who lost what the frame builds on is well; the sessions are not. */
+/* Who lost what the frame builds on is well; the sessions are not. Who loses them again before it has answered
+ * anything is of no more use than who fails. */
 static void take_loss(Pipeline *p, Frame *f, const Ended *e)
 {
     pipeline_nodes_heard(p, e->call->node);
     if (e->error == ERR_SUPERSEDED) pipeline_new_sessions(p, f->work);
+    else pipeline_nodes_disappoints(p, e->call->node);
     pipeline_replay(p, f, e->call->node, &e->why);
 }
 

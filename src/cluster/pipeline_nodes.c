@@ -13,7 +13,8 @@
 #include "cluster/pipeline_state.h"
 
 static const uint64_t BACKOFF_MIN_NS = 50 * MS, BACKOFF_MAX_NS = 2000 * MS, HEALTH_NS = 1000 * MS,
-                      CALL_NS = 2000 * MS, FIRST_CALL_NS = 120000 * MS;
+                      CALL_NS = 2000 * MS, FIRST_CALL_NS = 120000 * MS,
+                      FORGIVEN_NS = 5000 * MS; /* more than two failures of a node take */
 enum { MISSES_MAX = 2, USUAL_SHARE = 8, BUDGET_TIMES = 8 };
 
 /* ---- Times ---- */
@@ -162,11 +163,24 @@ static void keep_why(Node *n, Error error, const Why *why)
     ASSERT(kept == error);
 }
 
+void pipeline_nodes_disappoints(Pipeline *p, uint32_t node)
+{
+    Node *n = pipeline_node_of(p, node);
+    n->failed_in_a_row++;
+    n->failed_ns = p->now_ns;
+}
+
+uint32_t pipeline_nodes_held_against(const Pipeline *p, uint32_t node)
+{
+    const Node *n = &p->nodes[node];
+    return p->now_ns - n->failed_ns < FORGIVEN_NS ? n->failed_in_a_row : 0;
+}
+
 void pipeline_nodes_failed(Pipeline *p, uint32_t node, Error error, const Why *why)
 {
     Node *n = pipeline_node_of(p, node);
     pipeline_count(&n->counts.failures, 1);
-    n->failed_in_a_row++;
+    pipeline_nodes_disappoints(p, node);
     n->locked = error == ERR_KEY;
     n->gone |= n->locked;
     keep_why(n, error, why);

@@ -57,6 +57,7 @@ typedef struct Node {
     Times whole, compute;
     PipelineHop hops[NODE_KINDS];         /* of the last calls */
     uint32_t failed_in_a_row;             /* calls */
+    uint64_t failed_ns;                   /* the last of them */
     uint8_t *health_answer, *drop_answer; /* [FRAME_ERROR_ROOM] */
     Why last;
 } Node;
@@ -275,6 +276,10 @@ bool pipeline_nodes_usable(const Pipeline *p, uint32_t node);
 void pipeline_nodes_heard(Pipeline *p, uint32_t node);
 void pipeline_nodes_succeeded(Pipeline *p, const Ended *e);
 void pipeline_nodes_failed(Pipeline *p, uint32_t node, Error error, const Why *why);
+/* Part of the former; alone when the node is well and yet of no use. */
+void pipeline_nodes_disappoints(Pipeline *p, uint32_t node);
+/* Its failures in a row, when the last is not long ago; else 0. */
+uint32_t pipeline_nodes_held_against(const Pipeline *p, uint32_t node);
 /* A budget for calls of this kind with so many rows, and their usual time (0: not known). */
 uint64_t pipeline_nodes_budget_ns(const Pipeline *p, uint32_t node, PipelinePath path,
                                   uint32_t rows);

@@ -437,6 +437,53 @@ static void a_replica_takes_over_from_who_drains(void **state)
     }
 }
 
+static RigFate one_of_both_is_busy(Rig *rig, const PipelineCall *call)
+{
+    bool fails = call->node == rig->script_node && call->path == PIPELINE_FORWARD;
+    rig->script += fails;
+    return fails ? RIG_BUSY : RIG_WELL;
+}
+
+/* Two nodes of a range that are of no use in turn, with time between: each turn is as quick as the first. */
+static void failures_of_long_ago_are_forgiven(void **state)
+{
+    (void)state;
+    Rig rig;
+    rig_open(&rig, &model, &with_replicas);
+    rig.fate = one_of_both_is_busy;
+    for (uint32_t turn = 0; turn < 10; turn++) {
+        rig.script = 0;
+        rig.script_node = 1 + turn % 2;
+        start(&rig, 0);
+        rig_run(&rig, 60000);
+        expect_said(&rig, 0);
+        assert_int_equal(rig.script, 2);
+        pipeline_forget(rig.pipeline, 0);
+        rig_pass(&rig, 6000);
+    }
+    rig_close(&rig);
+}
+
+/* Nobody can hold a session on it, though it says that it is well. */
+static void forget_all_of_the_first(Rig *rig)
+{
+    for (uint32_t i = 1; i <= 64; i++)
+        station_service_drop(rig->node[1].station_service, (uint64_t)1700000000 << 32 | i);
+}
+
+static void a_replica_takes_over_from_who_forgets(void **state)
+{
+    (void)state;
+    Rig rig;
+    PipelineNode node;
+    rig_open(&rig, &model, &with_replicas);
+    rig.tick = forget_all_of_the_first;
+    run_all(&rig, 60000);
+    pipeline_node(rig.pipeline, 2, &node);
+    assert_true(node.active);
+    rig_close(&rig);
+}
+
 /* A station without a replica dies and is started again, or freezes and goes on: only time is lost. */
 static void a_station_comes_back(void **state)
 {
@@ -795,6 +842,8 @@ int main(void)
         cmocka_unit_test(endless_replays_end),
         cmocka_unit_test(replicas_take_over),
         cmocka_unit_test(a_replica_takes_over_from_who_drains),
+        cmocka_unit_test(failures_of_long_ago_are_forgiven),
+        cmocka_unit_test(a_replica_takes_over_from_who_forgets),
         cmocka_unit_test(a_station_comes_back),
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(the_own_store_helps),
