@@ -47,6 +47,7 @@ typedef enum RigFate {
     RIG_BUSY,    /* 503 */
     RIG_FOREIGN, /* 409, the handshake */
     RIG_LOCKED,  /* 401: our key is another */
+    RIG_LOST,    /* 410: it knows no session */
     RIG_SLOW,    /* ten times as long */
     RIG_LATE     /* lost, and arrives behind the next call of the same path */
 } RigFate;
@@ -438,6 +439,9 @@ static inline void rig_start(Rig *rig, const PipelineCall *call)
     } else if (fate == RIG_LOCKED) {
         (void)snprintf(out->answer.why.text, WHY_MAX, "the key is another");
         rig_say_error(call, ERR_KEY, &out->answer);
+    } else if (fate == RIG_LOST) {
+        (void)snprintf(out->answer.why.text, WHY_MAX, "the session is not known here");
+        rig_say_error(call, ERR_SESSION, &out->answer);
     } else {
         rig_carry_out(rig, out, fate);
         if (fate == RIG_SLOW) out->due_ns += 9 * rig->latency_ns[call->path];

@@ -464,20 +464,20 @@ static void failures_of_long_ago_are_forgiven(void **state)
     rig_close(&rig);
 }
 
-/* Nobody can hold a session on it, though it says that it is well. */
-static void forget_all_of_the_first(Rig *rig)
+static RigFate first_station_forgets(Rig *rig, const PipelineCall *call)
 {
-    for (uint32_t i = 1; i <= 64; i++)
-        station_service_drop(rig->node[1].station_service, (uint64_t)1700000000 << 32 | i);
+    (void)rig;
+    return call->node == 1 && call->path == PIPELINE_FORWARD ? RIG_LOST : RIG_WELL;
 }
 
+/* It says that it is well, and has no session of anybody's. */
 static void a_replica_takes_over_from_who_forgets(void **state)
 {
     (void)state;
     Rig rig;
     PipelineNode node;
     rig_open(&rig, &model, &with_replicas);
-    rig.tick = forget_all_of_the_first;
+    rig.fate = first_station_forgets;
     run_all(&rig, 60000);
     pipeline_node(rig.pipeline, 2, &node);
     assert_true(node.active);
