@@ -195,10 +195,17 @@ static void take_refusal(Pipeline *p, Frame *f, const Ended *e)
  * anything is of no more use than who fails. */
 static void take_loss(Pipeline *p, Frame *f, const Ended *e)
 {
-    pipeline_nodes_heard(p, e->call->node);
-    if (e->error == ERR_SUPERSEDED) pipeline_new_sessions(p, f->work);
-    else pipeline_nodes_disappoints(p, e->call->node);
-    pipeline_replay(p, f, e->call->node, &e->why);
+    uint32_t node = e->call->node;
+    if (e->error == ERR_SUPERSEDED) {
+        pipeline_nodes_heard(p, node);
+        pipeline_new_sessions(p, f->work);
+    } else if (pipeline_nodes_held_against(p, node)) {
+        pipeline_nodes_failed(p, node, e->error, &e->why);
+    } else {
+        pipeline_nodes_heard(p, node);
+        pipeline_nodes_disappoints(p, node);
+    }
+    pipeline_replay(p, f, node, &e->why);
 }
 
 /* Patience is for the time in which nobody could be asked: a call to a node that was there is none of it. */

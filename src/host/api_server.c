@@ -38,8 +38,7 @@ struct ApiServer {
 /* ---- Signals: the first drains, the second reaches the engine through the handler that was there
  * before, which ends the process at the third. ---- */
 
-static atomic_int signals; /* a handler runs in any thread */
-static int signal_fd = -1;
+static atomic_int signals, signal_fd = -1; /* a handler runs in any thread */
 static const int signal_numbers[] = {SIGINT, SIGTERM, SIGHUP};
 enum { SIGNALS = sizeof signal_numbers / sizeof signal_numbers[0] };
 static struct sigaction signals_before[SIGNALS];
@@ -69,9 +68,9 @@ static void catch_signals(int fd)
 
 static void release_signals(void)
 {
-    signal_fd = -1;
     for (size_t i = 0; i < SIGNALS; i++)
         (void)sigaction(signal_numbers[i], &signals_before[i], NULL);
+    signal_fd = -1;
 }
 
 static void notice_signal(ApiServer *a)

@@ -396,8 +396,7 @@ static void *work(void *server)
 /* ---- Signals: the first drains, the second ends the process, as does one that comes before there was anything to
  * serve. ---- */
 
-static atomic_int signals, serving; /* a handler runs in any thread */
-static int signal_fd = -1;
+static atomic_int signals, serving, signal_fd = -1; /* a handler runs in any thread */
 static const int signal_numbers[] = {SIGINT, SIGTERM, SIGHUP};
 enum { SIGNALS = sizeof signal_numbers / sizeof signal_numbers[0] };
 
