@@ -58,7 +58,13 @@ export function openDialog(title, body, ends = []) {
     dialog.addEventListener("click", (event) => event.target === dialog && close());
     dialog.addEventListener("close", () => {
         dialog.remove();
-        if (before?.isConnected) before.focus();
+        if (!before?.isConnected) return;
+        before.focus();
+        requestAnimationFrame(() => {
+            if (document.activeElement !== before) return;
+            before.blur(); // it has the focus, but in Chromium not yet the caret: what is typed goes nowhere
+            before.focus();
+        });
     });
     document.body.append(dialog);
     dialog.showModal();

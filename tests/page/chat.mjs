@@ -135,6 +135,28 @@ async function settingsHold(browser) {
     await seen.close();
 }
 
+// Keys, not fill(): the field has the caret again, and not only the focus.
+async function typingGoesOn(browser) {
+    const seen = await open(browser, base),
+        {page} = seen;
+    const ends = {
+        Escape: () => page.keyboard.press("Escape"),
+        Save: () => page.getByRole("dialog").getByRole("button", {name: "Save"}).click(),
+    };
+    const field = page.getByLabel("Message", {exact: true});
+    await field.click();
+    for (const [name, end] of Object.entries(ends)) {
+        await page.keyboard.type("a");
+        await page.keyboard.press("Alt+s");
+        await page.getByRole("dialog").waitFor();
+        await end();
+        await page.getByRole("dialog").waitFor({state: "detached"});
+        await page.keyboard.type("b");
+        equal(await field.inputValue(), name === "Save" ? "abab" : "ab", `typed behind ${name}`);
+    }
+    await seen.close();
+}
+
 async function settingsAreChecked(browser) {
     const seen = await open(browser, base),
         {page} = seen;
@@ -490,6 +512,7 @@ async function following(browser) {
 await run((browser) => ({
     "stream and stop": () => streamAndStop(browser),
     "settings hold": () => settingsHold(browser),
+    "typing goes on": () => typingGoesOn(browser),
     "settings are checked": () => settingsAreChecked(browser),
     conversations: () => conversations(browser),
     unfinished: () => unfinished(browser),
