@@ -191,6 +191,15 @@ class Cluster(Up):
     def begin(self, body):
         return Stream(self, body)
 
+    def end_beside(self, solo):
+        """The last of its tests: both end, every process of the cluster with 0."""
+        try:
+            solo.stop()
+            code = self.stop()
+            assert code == 0, (code, self.errors()[-3000:])
+        finally:
+            self.close()
+
 
 class Stream:
     """A stream that is read in a thread. When its connection breaks, as it does when a coordinator goes, the rest is

@@ -74,12 +74,7 @@ class ClusterTest(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        try:
-            cls.solo.stop()
-            code = cls.c.stop()
-            assert code == 0, (code, cls.c.errors()[-3000:])
-        finally:
-            cls.c.close()
+        cls.c.end_beside(cls.solo)
 
     def begin(self):
         stream = self.c.begin(greedy("Tell me of a mountain.", 40, **GO_ON))

@@ -32,11 +32,8 @@ class Matrix(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         try:
-            cls.solo.stop()
-            code = cls.c.stop()
-            assert code == 0, (code, cls.c.errors()[-3000:])
+            cls.c.end_beside(cls.solo)
         finally:
-            cls.c.close()
             cls.store.__exit__()
 
     def next(self):

@@ -25,12 +25,7 @@ class Base(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        try:
-            cls.solo.stop()
-            code = cls.c.stop()
-            assert code == 0, (code, cls.c.errors()[-3000:])
-        finally:
-            cls.c.close()
+        cls.c.end_beside(cls.solo)
 
     def tearDown(self):
         self.c.whole_again()
