@@ -2,7 +2,7 @@
 // Calls of this server. Every failure becomes an ApiError with words for people; a 401 asks for the key and tries
 // again.
 
-import {h, openDialog} from "./dom.mjs";
+import {closeDialog, h, openDialog} from "./dom.mjs";
 
 const KEY = "cobord.key";
 const GONE = `The server at ${globalThis.location?.host} does not answer. Is it still running?`;
@@ -163,7 +163,7 @@ function showKeyDialog(error) {
                     event.preventDefault();
                     keepKey(field.value.trim(), stays.checked);
                     entered = true;
-                    dialog.close();
+                    closeDialog(dialog);
                 },
             },
             h("label", {for: "key"}, "API key"),

@@ -43,11 +43,27 @@ export function quietButton(name, label, onclick, attributes = {}) {
     );
 }
 
-// A modal dialog with a title and a button that closes it; removed when it is closed, and focus goes back to where
-// it was.
+const cameFrom = new WeakMap(); // of each dialog, the element that had the focus before it
+
+function leaveDialog(dialog) {
+    if (!dialog.isConnected) return;
+    dialog.remove();
+    const before = cameFrom.get(dialog);
+    if (!before?.isConnected) return;
+    before.blur(); // close() gave it the focus while it was inert: in Chromium without a caret, keys go nowhere
+    before.focus();
+}
+
+// The "close" event comes only a task later, when keys may have been typed: the focus goes back at once.
+export function closeDialog(dialog) {
+    dialog.close();
+    leaveDialog(dialog);
+}
+
+// A modal dialog with a title and a button that closes it; removed when it is closed (by closeDialog), and focus goes
+// back to where it was.
 export function openDialog(title, body, ends = []) {
-    const before = document.activeElement;
-    const close = () => dialog.close();
+    const close = () => closeDialog(dialog);
     const dialog = h(
         "dialog",
         {"aria-labelledby": "dialog-title"},
@@ -55,17 +71,13 @@ export function openDialog(title, body, ends = []) {
         h("div", {class: "body", tabindex: "0", role: "group", "aria-labelledby": "dialog-title"}, body),
         ends.length ? h("div", {class: "ends"}, ends) : null,
     );
+    cameFrom.set(dialog, document.activeElement);
     dialog.addEventListener("click", (event) => event.target === dialog && close());
-    dialog.addEventListener("close", () => {
-        dialog.remove();
-        if (!before?.isConnected) return;
-        before.focus();
-        requestAnimationFrame(() => {
-            if (document.activeElement !== before) return;
-            before.blur(); // it has the focus, but in Chromium not yet the caret: what is typed goes nowhere
-            before.focus();
-        });
+    dialog.addEventListener("cancel", (event) => {
+        event.preventDefault();
+        close();
     });
+    dialog.addEventListener("close", () => leaveDialog(dialog)); // by the browser itself
     document.body.append(dialog);
     dialog.showModal();
     return dialog;
@@ -77,7 +89,7 @@ export function confirmDialog(title, text, yes) {
         let answer = false;
         const end = (value) => {
             answer = value;
-            dialog.close();
+            closeDialog(dialog);
         };
         const no = h("button", {class: "button", type: "button", onclick: () => end(false)}, "Cancel");
         const dialog = openDialog(title, h("p", {}, text), [

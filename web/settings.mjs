@@ -3,7 +3,7 @@
 // server's own
 // value holds. The same limits as in docs/api.md, so that a slip is told beside its field.
 
-import {h, openDialog} from "./dom.mjs";
+import {closeDialog, h, openDialog} from "./dom.mjs";
 
 // Models here are small: by default a little cooler than the server's 1.
 export const DEFAULTS = {temperature: 0.7};
@@ -142,7 +142,7 @@ export function openSettings(settings, changed) {
         const wrong = rows.find((row) => !row.check());
         if (wrong) return wrong.input.focus();
         changed(collect(system, rows, stop));
-        dialog.close();
+        closeDialog(dialog);
     };
     const reset = () => {
         system.value = stop.value = "";

@@ -145,14 +145,16 @@ async function typingGoesOn(browser) {
     };
     const field = page.getByLabel("Message", {exact: true});
     await field.click();
-    for (const [name, end] of Object.entries(ends)) {
+    let wanted = "";
+    for (const name of ["Escape", "Save", "Save", "Escape", "Save", "Save"]) {
         await page.keyboard.type("a");
         await page.keyboard.press("Alt+s");
         await page.getByRole("dialog").waitFor();
-        await end();
+        await ends[name]();
         await page.getByRole("dialog").waitFor({state: "detached"});
         await page.keyboard.type("b");
-        equal(await field.inputValue(), name === "Save" ? "abab" : "ab", `typed behind ${name}`);
+        wanted += "ab";
+        equal(await field.inputValue(), wanted, `typed behind ${name}`);
     }
     await seen.close();
 }
