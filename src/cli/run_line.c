@@ -249,6 +249,7 @@ static void bind_keys(EditLine *e)
         {"\\e\\r", "cobord-break"},
         {"\\e\\n", "cobord-break"},
         {"^I", "cobord-complete"},
+        {"^@", "em-delete-or-list"}, /* what Ctrl-D becomes when it is typed before the line */
         {"^_", "cobord-leave"},
         {"^R", "em-inc-search-prev"},
         {"\\e[1~", "ed-move-to-beg"},
@@ -349,6 +350,7 @@ static char *edit(void)
     line.left = false;
     line.columns = terminal_columns();
     hold_signals(true);
+    (void)el_set(line.editor, EL_PREP_TERM, 1); /* before the prompt: keys count from then on */
     if (!line.dumb) fputs("\x1b[?2004h", line.out);
     fflush(line.out);
     const char *got = el_gets(line.editor, &count);

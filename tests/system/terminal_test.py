@@ -257,6 +257,16 @@ class TerminalTest(unittest.TestCase):
         self.assertNotIn("reading", t.screen())
         self.assertEqual(len(self.saved(t, "y.json")), 4)
 
+    def test_ctrl_d_during_an_answer(self):
+        """The terminal has other modes then: the key counts when the answer is over."""
+        with self.chat("--temperature", "0", "--max-tokens", "48") as t:
+            t.wait(READY)
+            t.type(LONG + "\n")
+            t.wait(re.escape(LONG) + r"\n+\w")
+            t.keys("C-d")
+            t.wait(FIGURES)
+            self.assertEqual(t.code(), 0)
+
     def test_what_a_model_says_is_text(self):
         """No escape sequence of a model reaches the terminal; a file gets its bytes."""
         ids = subprocess.run([COBORD, "tokenize", MODEL, "--json-lines"], input='{"text": "\\u001b"}\n', text=True,
