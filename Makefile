@@ -80,7 +80,7 @@ arm64:
 # Unit and system tests with programs under ThreadSanitizer; a report of any process fails. Hours.
 tsan:
 	@scripts/build tsan $(JOBS)
-	@cd build-tsan && $(CTEST) -L unit
+	@cd build-tsan && TSAN_OPTIONS=suppressions=$(CURDIR)/tests/system/tools/tsan.suppressions $(CTEST) -L unit
 	@scripts/tsan
 
 # What goes wrong beneath the program: each call that can fail does, full disks, clocks that jump, bits that flip.

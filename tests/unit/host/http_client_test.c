@@ -29,7 +29,6 @@
 enum { HEAD_MAX = 8192, BIG = 70000 };
 
 static atomic_int connections;
-static int listener;
 static uint16_t port;
 
 /* ---- The server ---- */
@@ -143,7 +142,7 @@ out:
 
 static void *take_connections(void *context)
 {
-    (void)context;
+    int listener = (int)(intptr_t)context;
     for (int fd; (fd = accept(listener, NULL, NULL)) >= 0;) {
         pthread_t thread;
         connections++;
@@ -158,12 +157,13 @@ static int start_server(void **state)
     socklen_t bytes = sizeof a;
     pthread_t thread;
     (void)state;
-    listener = socket(AF_INET, SOCK_STREAM, 0);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
     assert_int_equal(listen(listener, 64), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&a, &bytes), 0);
     port = ntohs(a.sin_port);
-    assert_int_equal(pthread_create(&thread, NULL, take_connections, NULL), 0);
+    int started = pthread_create(&thread, NULL, take_connections, (void *)(intptr_t)listener);
+    assert_int_equal(started, 0);
     pthread_detach(thread);
     return 0;
 }
