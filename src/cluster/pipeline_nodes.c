@@ -181,9 +181,10 @@ void pipeline_nodes_failed(Pipeline *p, uint32_t node, Error error, const Why *w
     Node *n = pipeline_node_of(p, node);
     pipeline_count(&n->counts.failures, 1);
     pipeline_nodes_disappoints(p, node);
-    n->locked = error == ERR_KEY;
+    /* A call from before that fails otherwise says nothing of our key. */
+    if (!n->locked || error == ERR_KEY) keep_why(n, error, why);
+    n->locked |= error == ERR_KEY;
     n->gone |= n->locked;
-    keep_why(n, error, why);
     if (node != PIPELINE_OWN && n->state != PIPELINE_DOWN) set_down(p, n);
 }
 
@@ -225,7 +226,7 @@ static void ask_health(Pipeline *p, uint32_t node)
     if (pipeline_calls_is_free(p, call.call)) pipeline_calls_make(p, &call, 0);
 }
 
-/* Whether it takes our key now. */
+/* Whether it takes our key now. A session that it is being told to forget says as much. */
 static void knock(Pipeline *p, uint32_t node)
 {
     PipelineCall call = {.call = pipeline_calls_of_drop(p, node),
@@ -234,9 +235,8 @@ static void knock(Pipeline *p, uint32_t node)
                          .path = PIPELINE_DROP,
                          .answer = p->nodes[node].drop_answer,
                          .answer_room = FRAME_ERROR_ROOM};
-    if (!pipeline_calls_is_free(p, call.call)) return;
     p->nodes[node].health_ns = UINT64_MAX; /* until it has ended */
-    pipeline_calls_make(p, &call, 0);
+    if (pipeline_calls_is_free(p, call.call)) pipeline_calls_make(p, &call, 0);
 }
 
 void pipeline_nodes_drop_ended(Pipeline *p, const Ended *e)

@@ -117,6 +117,73 @@ static void dies_and_comes_back(void **state)
     rig_close(&rig);
 }
 
+/* It refuses our key while it is still told to forget a session: that answer is waited for, and no step is made
+ * until it has come. */
+static void locked_while_it_forgets(void **state)
+{
+    (void)state;
+    static Rig rig;
+    open_rig(&rig, &(RigShape){.stations = "0-1,1-end", .shards = 1, .chunk = 8, .slots = 2}, 0);
+    ask(&rig, 0);
+    assert_int_equal(rig.error[0], OK);
+    rig.latency_ns[PIPELINE_DROP] = 500 * RIG_MS;
+    pipeline_forget(rig.pipeline, 0);
+    rig_pass(&rig, 1);
+    assert_int_equal(rig.made[PIPELINE_DROP], 2);
+    rig.script_node = 2;
+    ask(&rig, 1);
+    assert_int_equal(rig.error[1], ERR_UNREACHABLE);
+    rig_pass(&rig, 300);
+    assert_int_equal(rig.made[PIPELINE_DROP], 2);
+    rig_pass(&rig, 500);
+    assert_true(pipeline_is_complete(rig.pipeline, NULL));
+    rig_close(&rig);
+}
+
+/* The script is what becomes of calls to shards. */
+static RigFate fate_of_script(Rig *rig, const PipelineCall *call)
+{
+    bool asked = call->path == PIPELINE_EMBED && call->node != PIPELINE_OWN;
+    return asked ? (RigFate)rig->script : RIG_WELL;
+}
+
+static void start(Rig *rig, uint32_t slot, RigFate fate, uint64_t ms)
+{
+    SamplerParams greedy = sampler_defaults();
+    rig->script = fate;
+    rig->latency_ns[PIPELINE_EMBED] = ms * RIG_MS;
+    assert_int_equal(coordinator_start(rig->coordinator, slot, &slot, 1, 4, &greedy, NULL), OK);
+}
+
+/* An older call breaks off while a node that refused our key is asked again: that says nothing of the key.
+ *
+ *   ms           0      10     20                            70       80       100
+ *   slot 0       ask ------------------------------------------------ broken
+ *   slot 1              ask -- 401, locked
+ *   drop                                                     ask ------------- well: the node is back */
+static void locked_and_broken_off(void **state)
+{
+    (void)state;
+    static Rig rig;
+    open_rig(&rig, &(RigShape){.stations = "0-1,1-end", .shards = 1, .chunk = 8, .slots = 2}, 0);
+    rig.fate = fate_of_script;
+    rig.latency_ns[PIPELINE_DROP] = 30 * RIG_MS;
+    start(&rig, 0, RIG_LOSE_ANSWER, 80);
+    rig_pass(&rig, 10);
+    start(&rig, 1, RIG_LOCKED, 10);
+    rig_pass(&rig, 65);
+    assert_int_equal(rig.made[PIPELINE_DROP], 1);
+    assert_true(!rig.ended[0] && rig.ended[1] && rig.error[1] == ERR_UNREACHABLE);
+    rig_pass(&rig, 2500);
+    assert_true(pipeline_is_complete(rig.pipeline, NULL));
+    assert_true(rig.ended[0] && rig.error[0] == ERR_UNREACHABLE);
+    assert_non_null(strstr(rig.why[0].text, "the key is another"));
+    rig.script = RIG_WELL;
+    ask(&rig, 0);
+    assert_int_equal(rig.error[0], OK);
+    rig_close(&rig);
+}
+
 static int make_model(void **state)
 {
     (void)state;
@@ -135,6 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(station_with_another_key), cmocka_unit_test(shard_with_another_key),
-        cmocka_unit_test(replica_with_our_key), cmocka_unit_test(dies_and_comes_back)};
+        cmocka_unit_test(replica_with_our_key), cmocka_unit_test(dies_and_comes_back),
+        cmocka_unit_test(locked_while_it_forgets), cmocka_unit_test(locked_and_broken_off)};
     return cmocka_run_group_tests(tests, make_model, free_model);
 }
