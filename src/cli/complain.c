@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/complain.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/options.h"
 #include "cli/paint.h"
@@ -84,6 +87,19 @@ int complain(Error error, const Why *why, const char *thing, const char *advice)
     if (advice) fprintf(stderr, " %s%s", advice, complain_is_complete(advice) ? "" : ".");
     fputc('\n', stderr);
     return complain_exit_code(error);
+}
+
+/* The pipe itself is asked: which errno a stream failed with is long forgotten. */
+static bool complain_reader_left(void)
+{
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP));
+}
+
+int complain_output(void)
+{
+    if (complain_reader_left()) return 128 + SIGPIPE;
+    return complain(ERR_IO, NULL, "standard output", "Check the disk or the terminal");
 }
 
 const char *complain_cluster_file(Error error)

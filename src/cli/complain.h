@@ -15,6 +15,10 @@
  * when it was stopped by one. */
 int complain(Error error, const Why *why, const char *thing, const char *advice);
 
+/* Standard output could not be written. Whoever reads no further (`| head -1`) has what was wanted: nothing is said,
+ * and the exit code is that of a program which the signal ended, 128 + SIGPIPE. Result  that, or 1. */
+int complain_output(void);
+
 /* What to do about a cluster file that cannot be read. */
 const char *complain_cluster_file(Error error);
 

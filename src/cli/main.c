@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/complain.h"
 #include "cli/options_help.h"
 #include "cli/paint.h"
 #include "cli/settings.h"
@@ -73,11 +74,6 @@ int main(int argc, char **argv)
     (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write, not the end */
     int code = main_run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
-        paint_error_head();
-        fputs("output failed: standard output. Check the disk or the reader of the pipe.\n",
-              stderr);
-        code = 1;
-    }
-    return code;
+    bool failed = fflush(stdout) != 0 || ferror(stdout);
+    return failed && code == 0 ? complain_output() : code;
 }

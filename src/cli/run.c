@@ -114,6 +114,7 @@ static int run_all(Run *r)
     if (error == OK) error = add_system(r, &why);
     if (error == OK) error = one ? one_answer(r, &why) : run_chat(r, &why);
     if (error == OK) return 0;
+    if (ferror(stdout)) return complain_output();
     if (one && r->answer_bytes)
         fprintf(stderr, "\n"); /* the answer so far stands on its own line */
     return complain(error, &why, run_thing(r),

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import tempfile
 import time
@@ -140,12 +141,39 @@ class CliTest(unittest.TestCase):
                 f.write("cahce = x\n")
             self.assert_one_line(run("list", env=env), 2, "config:3", "cahce")
 
-    def test_closed_output(self):
-        """A full disk or a reader that went away is not success."""
-        with open("/dev/full", "w") as full:
-            p = subprocess.run([COBORD, "list"], stdout=full, stderr=subprocess.PIPE, text=True, env=environment())
-        self.assertEqual(p.returncode, 1)
-        self.assertIn("output", p.stderr)
+    def into(self, output, *arguments):
+        return subprocess.run([COBORD, *arguments], stdout=output, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                              text=True, timeout=120, env=environment())
+
+    def writers(self):
+        """Verbs that write; those behind the first go on when the signal of a pipe comes."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        knot = os.path.join(folder.name, "x.knot")
+        self.assertEqual(run("synth", "--shape", "test", "-o", knot).returncode, 0)
+        return (["list"], ["verify", knot], ["logits", knot, "--tokens", "1"], ["run", knot, "hi", "-n", "4"])
+
+    def test_full_disk(self):
+        """It is not success, and it is said once."""
+        for words in self.writers():
+            with self.subTest(words[0]), open("/dev/full", "w") as full:
+                p = self.into(full, *words)
+                self.assertEqual(p.returncode, 1)
+                self.assertRegex(p.stderr, r"\Acobord: [^\n]*standard output[^\n]*\n\Z")
+
+    def test_reader_that_left(self):
+        """`| head -1` has what it wanted: no word on it, and the exit code that a shell knows a broken pipe by."""
+        for words in (*self.writers(), ["doctor"]):
+            with self.subTest(words[0]):
+                reading, writing = os.pipe()
+                os.close(reading)
+                try:
+                    p = self.into(writing, *words)
+                finally:
+                    os.close(writing)
+                self.assertEqual(p.stderr, "")
+                # A problem that doctor found is what its code says.
+                self.assertIn(p.returncode, (1, 141) if words[0] == "doctor" else (-signal.SIGPIPE, 141))
 
     def test_list_json(self):
         value = json.loads(run("list", "--json").stdout)
