@@ -66,13 +66,19 @@ static bool file_writer_is_temporary(const char *entry, const char *name)
 }
 
 /* Who writes holds a lock, whichever machine, container or process it is; what is not locked is nobody's any more.
- * (Mounts of NFS whose locks are local see this machine's only: there two machines must not write one file at once.) */
-static void file_writer_sweep_one(int directory, const char *entry)
+ * (Mounts of NFS whose locks are local see this machine's only: there two machines must not write one file at once.)
+ * Where a file system has no locks, only what has our own number goes. */
+static bool file_writer_is_left(int fd, bool own)
+{
+    return flock(fd, LOCK_EX | LOCK_NB) == 0 || (own && errno != EWOULDBLOCK);
+}
+
+static void file_writer_sweep_one(int directory, const char *entry, bool own)
 {
     struct stat ours, now;
     int fd = whole_open_at(directory, entry, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0) return;
-    if (fstat(fd, &ours) == 0 && S_ISREG(ours.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+    if (fstat(fd, &ours) == 0 && S_ISREG(ours.st_mode) && file_writer_is_left(fd, own) &&
         fstatat(directory, entry, &now, AT_SYMLINK_NOFOLLOW) == 0 && ours.st_ino == now.st_ino)
         (void)unlinkat(directory, entry, 0);
     (void)close(fd);
@@ -98,25 +104,24 @@ static void file_writer_sweep(const char *path)
     if (!d && directory >= 0) (void)close(directory);
     for (struct dirent *e; d && (e = readdir(d)) != NULL;)
         if (file_writer_is_temporary(e->d_name, slash ? slash + 1 : path))
-            file_writer_sweep_one(dirfd(d), e->d_name);
+            file_writer_sweep_one(dirfd(d), e->d_name, false);
     if (d) (void)closedir(d);
 }
 
 /* --- opening --- */
 
-/* 0: the temporary file is ours alone; 1: somebody has it just now; -1: errno. Where a file system has no locks,
- * nobody sweeps either. */
+/* 0: the temporary file is ours alone; 1: somebody has it just now; -1: errno. It is always a new one: who made a file
+ * of this name before us could read along. */
 static int file_writer_take(FileWriter *w, mode_t mode)
 {
     struct stat state;
-    w->descriptor = whole_open(w->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
-    if (w->descriptor < 0) return -1;
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+    file_writer_sweep_one(AT_FDCWD, w->temporary, true);
+    w->descriptor = whole_open(w->temporary, flags, mode);
+    if (w->descriptor < 0) return errno == EEXIST ? 1 : -1;
     int taken = flock(w->descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fstat(w->descriptor, &state) != 0) return -1;
     if (!taken && state.st_nlink == 0) taken = 1; /* swept between our open and our lock */
-    if (!taken && state.st_size && ftruncate(w->descriptor, 0) != 0) return -1;
-    /* One that was left may be readable to more than this one may. */
-    if (!taken && state.st_size && fchmod(w->descriptor, state.st_mode & mode) != 0) return -1;
     if (taken) {
         (void)close(w->descriptor);
         w->descriptor = -1;
@@ -134,7 +139,8 @@ static Error file_writer_make(FileWriter *w, mode_t mode, Why *why)
     }
     if (taken < 0) return file_writer_errno(w, "cannot write", why);
     if (taken == 0) return OK;
-    return error_why(why, ERR_IO, "%s is being written by another cobord", w->path);
+    return error_why(why, ERR_IO, "%s is being written by another cobord. If none runs, remove %s.",
+                     w->path, w->temporary);
 }
 
 static Error file_writer_open_as(FileWriter *w, const char *path, mode_t mode,

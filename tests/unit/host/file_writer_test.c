@@ -9,12 +9,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "host/file_writer.h"
@@ -130,6 +132,54 @@ static void a_name_taken_over(void **state)
     assert_holds("a", "x");
 }
 
+static void *let_go_later(void *held)
+{
+    const struct timespec pause = {0, 300000000};
+    (void)nanosleep(&pause, NULL);
+    (void)flock(*(int *)held, LOCK_UN);
+    return NULL;
+}
+
+/* Somebody made a file of our temporary name before us, holds its lock until we have looked, and would read along. */
+static void nobody_reads_along(void **state)
+{
+    (void)state;
+    char name[32];
+    struct stat theirs, written;
+    pthread_t thread;
+    FileWriter w;
+    Why why;
+    (void)snprintf(name, sizeof name, ".s.%ld.part", (long)getpid());
+    int held = make(name);
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    assert_int_equal(pthread_create(&thread, NULL, let_go_later, &held), 0);
+    assert_int_equal(file_writer_open_private(&w, at("s"), &why), OK);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(file_writer_append(&w, "secret", 6, &why), OK);
+    assert_int_equal(file_writer_commit(&w, &why), OK);
+    assert_holds("s", "secret");
+    assert_int_equal(stat(at("s"), &written), 0);
+    assert_int_equal(fstat(held, &theirs), 0);
+    assert_true(theirs.st_ino != written.st_ino);
+    assert_int_equal(theirs.st_size, 4);
+    (void)close(held);
+}
+
+/* A link of our temporary name leads somewhere else, and what is not ours to remove is named. */
+static void a_link_is_not_followed(void **state)
+{
+    (void)state;
+    char name[32];
+    FileWriter w;
+    Why why;
+    (void)snprintf(name, sizeof name, ".l.%ld.part", (long)getpid());
+    (void)close(make("elsewhere"));
+    assert_int_equal(symlink("elsewhere", at(name)), 0);
+    assert_int_equal(file_writer_open_private(&w, at("l"), &why), ERR_IO);
+    assert_non_null(strstr(why.text, name));
+    assert_holds("elsewhere", "half");
+}
+
 static void only_when_new(void **state)
 {
     (void)state;
@@ -153,6 +203,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_was_left_goes, start, end),
         cmocka_unit_test_setup_teardown(two_of_one_number, start, end),
         cmocka_unit_test_setup_teardown(a_name_taken_over, start, end),
+        cmocka_unit_test_setup_teardown(nobody_reads_along, start, end),
+        cmocka_unit_test_setup_teardown(a_link_is_not_followed, start, end),
         cmocka_unit_test_setup_teardown(only_when_new, start, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
