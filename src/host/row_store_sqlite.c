@@ -14,11 +14,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <sqlite3.h>
 
 #include "host/clock.h"
 #include "host/log.h"
+#include "host/places.h"
 #include "host/row_store_backend.h"
 
 enum {
@@ -241,6 +243,23 @@ static Error row_store_sqlite_choose(const char *path, RowStoreSqlite **out, Why
     return error;
 }
 
+/* Earlier programs made files that everybody may read. Where others may write as well, somebody shares them on
+ * purpose. By name: SQLite's locks end with any descriptor of the file that is closed. */
+static void row_store_sqlite_hide(const RowStoreSqlite *s)
+{
+    static const char *const endings[] = {"", "-wal", "-shm"};
+    const char *path = sqlite3_db_filename(s->db, "main");
+    for (size_t i = 0; path && i < sizeof endings / sizeof endings[0]; i++) {
+        char name[PLACES_PATH_BYTES];
+        struct stat about;
+        int length = snprintf(name, sizeof name, "%s%s", path, endings[i]);
+        if (length >= (int)sizeof name || stat(name, &about) != 0 || !S_ISREG(about.st_mode))
+            continue;
+        if (about.st_uid == geteuid() && (about.st_mode & 044) && !(about.st_mode & 022))
+            (void)!chmod(name, about.st_mode & 0700);
+    }
+}
+
 Error row_store_sqlite_open(const char *where, RowBackend *out, Why *why)
 {
     RowStoreSqlite *s = NULL;
@@ -249,6 +268,7 @@ Error row_store_sqlite_open(const char *where, RowBackend *out, Why *why)
     Error error = row_store_sqlite_choose(where, &s, why);
     if (error == OK) error = row_store_sqlite_prepare(s, why);
     (void)umask(before);
+    if (error == OK) row_store_sqlite_hide(s);
     if (error != OK) {
         row_store_sqlite_free(s);
         return error;

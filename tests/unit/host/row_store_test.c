@@ -319,6 +319,41 @@ static void addresses_are_checked(void **state)
     assert_int_equal(state_of.st_size, 300 * 23);
 }
 
+/* ---- who may read it ---- */
+
+static const char *const endings[] = {"", "-wal", "-shm"};
+
+static const char *file_of(int i)
+{
+    static char name[160];
+    (void)snprintf(name, sizeof name, "%s%s", path, endings[i]);
+    return name;
+}
+
+/* Which rows there are tells which words were used: also in files that an earlier program made, and may be using, but
+ * not in those that their owner lets others write. */
+static void rows_are_their_owners(void **state)
+{
+    (void)state;
+    static const mode_t cases[][2] = {{0644, 0600}, {0640, 0600}, {0604, 0600},
+                                      {0600, 0600}, {0660, 0660}, {0664, 0664}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        RowStore *running = opened(knot);
+        put(running, 3);
+        row_store_settle(running);
+        for (int file = 0; file < 3; file++) assert_int_equal(chmod(file_of(file), cases[i][0]), 0);
+        RowStore *s = opened(knot);
+        assert_true(has(s, 3));
+        for (int file = 0; file < 3; file++) {
+            struct stat about;
+            assert_int_equal(stat(file_of(file), &about), 0);
+            assert_int_equal(about.st_mode & 0777, cases[i][1]);
+        }
+        row_store_close(s);
+        row_store_close(running);
+    }
+}
+
 /* ---- a Redis that misbehaves ---- */
 
 typedef struct Fake {
@@ -445,6 +480,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_waits_is_bounded, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_broken_file_is_a_miss, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(addresses_are_checked, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(rows_are_their_owners, make_folder, remove_folder),
         cmocka_unit_test(hostile_servers),
         cmocka_unit_test(nobody_there),
     };
