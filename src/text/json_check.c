@@ -4,6 +4,10 @@
 
 #include <stddef.h>
 
+/* No text has so many zeros that a larger exponent would make another number. */
+#define EXPONENT_MAX 1000000000000
+enum { POWER_MAX = 308 }; /* the largest double is 1.8e308 */
+
 static bool is_space(uint8_t c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 static bool is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
 
@@ -43,6 +47,16 @@ static JsonCheckResult open_word(JsonCheck *c, const char *rest)
     return go(c, JSON_CHECK_WORD);
 }
 
+/* Its first digit, perhaps behind the minus. */
+static JsonCheckResult open_number(JsonCheck *c, uint8_t byte)
+{
+    c->some = byte != '0';
+    c->power = c->some;
+    c->exponent = 0;
+    c->small = false;
+    return go(c, c->some ? JSON_CHECK_DIGITS : JSON_CHECK_ZERO);
+}
+
 static JsonCheckResult value(JsonCheck *c, uint8_t byte)
 {
     switch (byte) {
@@ -53,8 +67,7 @@ static JsonCheckResult value(JsonCheck *c, uint8_t byte)
     case 'f': return open_word(c, "alse");
     case 'n': return open_word(c, "ull");
     case '-': return go(c, JSON_CHECK_MINUS);
-    case '0': return go(c, JSON_CHECK_ZERO);
-    default: return is_digit(byte) ? go(c, JSON_CHECK_DIGITS) : JSON_CHECK_FAULT;
+    default: return is_digit(byte) ? open_number(c, byte) : JSON_CHECK_FAULT;
     }
 }
 
@@ -123,34 +136,56 @@ static JsonCheckResult word(JsonCheck *c, uint8_t byte)
     return *++c->word ? JSON_CHECK_GOES_ON : go(c, JSON_CHECK_COMMA);
 }
 
+static JsonCheckResult fraction(JsonCheck *c, uint8_t byte)
+{
+    c->some |= byte != '0';
+    c->power -= !c->some;
+    return go(c, JSON_CHECK_FRACTION);
+}
+
+static JsonCheckResult exponent(JsonCheck *c, uint8_t byte)
+{
+    if (c->exponent < EXPONENT_MAX) c->exponent = 10 * c->exponent + byte - '0';
+    return go(c, JSON_CHECK_EXPONENT);
+}
+
+static JsonCheckResult end_number(JsonCheck *c, uint8_t byte)
+{
+    int64_t power = c->power + (c->small ? -c->exponent : c->exponent);
+    if (c->some && power > POWER_MAX) return JSON_CHECK_FAULT;
+    c->place = JSON_CHECK_COMMA;
+    return between(c, byte);
+}
+
 /* The number may end where a digit has just been; then `byte` is what comes behind it. */
 static JsonCheckResult number(JsonCheck *c, uint8_t byte)
 {
     bool digit = is_digit(byte), e = byte == 'e' || byte == 'E', point = byte == '.';
     switch (c->place) {
-    case JSON_CHECK_MINUS:
-        if (!digit) return JSON_CHECK_FAULT;
-        return go(c, byte == '0' ? JSON_CHECK_ZERO : JSON_CHECK_DIGITS);
+    case JSON_CHECK_MINUS: return digit ? open_number(c, byte) : JSON_CHECK_FAULT;
     case JSON_CHECK_ZERO:
     case JSON_CHECK_DIGITS:
-        if (digit && c->place == JSON_CHECK_DIGITS) return JSON_CHECK_GOES_ON;
+        if (digit && c->place == JSON_CHECK_DIGITS) {
+            c->power++;
+            return JSON_CHECK_GOES_ON;
+        }
         if (point) return go(c, JSON_CHECK_POINT);
         if (e) return go(c, JSON_CHECK_E);
         break;
-    case JSON_CHECK_POINT: return digit ? go(c, JSON_CHECK_FRACTION) : JSON_CHECK_FAULT;
+    case JSON_CHECK_POINT: return digit ? fraction(c, byte) : JSON_CHECK_FAULT;
     case JSON_CHECK_FRACTION:
-        if (digit) return JSON_CHECK_GOES_ON;
+        if (digit) return fraction(c, byte);
         if (e) return go(c, JSON_CHECK_E);
         break;
     case JSON_CHECK_E:
-        if (byte == '+' || byte == '-') return go(c, JSON_CHECK_E_SIGN);
-        return digit ? go(c, JSON_CHECK_EXPONENT) : JSON_CHECK_FAULT;
-    case JSON_CHECK_E_SIGN: return digit ? go(c, JSON_CHECK_EXPONENT) : JSON_CHECK_FAULT;
+        c->small = byte == '-';
+        if (c->small || byte == '+') return go(c, JSON_CHECK_E_SIGN);
+        return digit ? exponent(c, byte) : JSON_CHECK_FAULT;
+    case JSON_CHECK_E_SIGN: return digit ? exponent(c, byte) : JSON_CHECK_FAULT;
     default:
-        if (digit) return JSON_CHECK_GOES_ON;
+        if (digit) return exponent(c, byte);
     }
-    c->place = JSON_CHECK_COMMA;
-    return between(c, byte);
+    return end_number(c, byte);
 }
 
 JsonCheckResult json_check_push(JsonCheck *c, uint8_t byte)

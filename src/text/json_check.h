@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether bytes that come one after another are a JSON object, as strictly as RFC 8259 has it, with whole surrogate
- * pairs only: known at the first byte that cannot be. Memory is one bit a level.
+/* Whether bytes that come one after another are a JSON object, as strictly as RFC 8259 has it: known at the first byte
+ * that cannot be. Memory is one bit a level. What parsers refuse is none here either, ours of requests among them, so
+ * that what goes out can come back: half a surrogate pair, and a number that as a double is infinite. Numbers from
+ * 1e308 on count as such, a few too many: where doubles end exactly would take all digits to say.
  *
  *   {"name": "f", "arguments": {}}     WHOLE at the last brace, FAULT at a byte that no object has there */
 #ifndef COBORD_TEXT_JSON_CHECK_H
@@ -9,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { JSON_CHECK_DEPTH_MAX = 64 };
+enum { JSON_CHECK_DEPTH_MAX = 32 }; /* of arguments 31: requests bring as many */
 
 typedef enum JsonCheckPlace {
     JSON_CHECK_START, /* before the object */
@@ -42,6 +44,10 @@ typedef struct JsonCheck {
     uint32_t unit;    /* of those that came, as a number */
     bool high;        /* the first half of a surrogate pair; the second must follow */
     const char *word; /* what is still to come of true, false, null */
+    bool some;        /* of a number: a digit that is not 0 has been */
+    bool small;       /* its exponent is negative */
+    int64_t power;    /* without the exponent, it is below ten to this */
+    int64_t exponent;
 } JsonCheck;
 
 typedef enum JsonCheckResult {

@@ -56,7 +56,19 @@ static void check_tree(yyjson_val *root, size_t bytes)
     free(twice);
 }
 
-/* What the check says of an object is what the parser says of it, where it keeps to objects of 64 levels. */
+/* Whether a number is 1e308 or more: the check refuses the last doubles with all that are larger. */
+static bool has_last(yyjson_val *value)
+{
+    size_t at, count;
+    yyjson_val *key, *item;
+    bool any = yyjson_is_real(value) &&
+               (yyjson_get_real(value) >= 1e308 || yyjson_get_real(value) <= -1e308);
+    yyjson_arr_foreach(value, at, count, item) any |= has_last(item);
+    yyjson_obj_foreach(value, at, count, key, item) any |= has_last(item);
+    return any;
+}
+
+/* What the check says of an object is what the parser says of it, where it keeps to objects of so many levels. */
 static void check_bytes(const uint8_t *text, size_t bytes, yyjson_doc *doc, size_t depth)
 {
     JsonCheck c = {0};
@@ -66,12 +78,10 @@ static void check_bytes(const uint8_t *text, size_t bytes, yyjson_doc *doc, size
     bool blank = true;
     for (size_t i = at; i < bytes; i++) blank = blank && text[i] && strchr(" \t\r\n", text[i]);
     bool object = doc && yyjson_is_obj(yyjson_doc_get_root(doc));
-    if (object && depth <= JSON_CHECK_DEPTH_MAX) CHECK(result == JSON_CHECK_WHOLE && blank);
-    if (result == JSON_CHECK_WHOLE &&
-        blank) { /* neither UTF-8 nor a number's size is its business */
-        yyjson_doc *lax =
-            yyjson_read((const char *)text, bytes,
-                        YYJSON_READ_ALLOW_INVALID_UNICODE | YYJSON_READ_NUMBER_AS_RAW);
+    if (object && depth <= JSON_CHECK_DEPTH_MAX && !has_last(yyjson_doc_get_root(doc)))
+        CHECK(result == JSON_CHECK_WHOLE && blank);
+    if (result == JSON_CHECK_WHOLE && blank) { /* UTF-8 is not its business */
+        yyjson_doc *lax = yyjson_read((const char *)text, bytes, YYJSON_READ_ALLOW_INVALID_UNICODE);
         CHECK(yyjson_is_obj(yyjson_doc_get_root(lax)));
         yyjson_doc_free(lax);
     }

@@ -26,8 +26,7 @@ static void fuzz_take(void *to, ToolCallsKind kind, const uint8_t *bytes, size_t
         seen->bytes += count;
     }
     if (kind != TOOL_CALLS_END) return;
-    yyjson_doc *doc = yyjson_read(seen->arguments, seen->bytes,
-                                  YYJSON_READ_ALLOW_INVALID_UNICODE | YYJSON_READ_NUMBER_AS_RAW);
+    yyjson_doc *doc = yyjson_read(seen->arguments, seen->bytes, YYJSON_READ_ALLOW_INVALID_UNICODE);
     CHECK(yyjson_is_obj(yyjson_doc_get_root(doc)));
     yyjson_doc_free(doc);
     seen->bytes = 0;

@@ -11,6 +11,7 @@
 
 #include "api/request.h"
 #include "text/grammar_machine.h"
+#include "text/tool_calls.h"
 
 static Request request;
 static Refusal refusal;
@@ -267,6 +268,71 @@ static void many_calls(void **state)
     assert_true(after_user(text));
 }
 
+/* ---- back and forth ---- */
+
+static void note_kind(void *to, ToolCallsKind kind, const uint8_t *bytes, size_t count)
+{
+    (void)bytes;
+    (void)count;
+    *(bool *)to |= kind == TOOL_CALLS_END;
+}
+
+static bool goes_out(const char *arguments)
+{
+    static uint8_t held[4096];
+    static char text[4096];
+    ToolCalls calls;
+    bool is_call = false;
+    int bytes =
+        snprintf(text, sizeof text, "<tool_call>{\"name\":\"f\",\"arguments\":%s}", arguments);
+    tool_calls_start(&calls, held, sizeof held, false, (ToolCallsTake){note_kind, &is_call});
+    tool_calls_push(&calls, (const uint8_t *)text, (size_t)bytes);
+    tool_calls_end(&calls);
+    return is_call;
+}
+
+static bool comes_back(const char *arguments)
+{
+    static char quoted[4096], message[8192];
+    char *to = quoted;
+    for (const char *from = arguments; *from; *to++ = *from++)
+        if (*from == '"' || *from == '\\') *to++ = '\\';
+    *to = '\0';
+    (void)snprintf(message, sizeof message, CALLS(CALL("a", "f", "%s")), quoted);
+    return after_user(message);
+}
+
+/* A client repeats in its next request what was a call in an answer: that must not be refused. */
+static void what_goes_out_comes_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        bool fine;
+    } cases[] = {
+        {"{}", true},
+        {"{\"a\":[1e307,-9.99e307,1e-999,18446744073709551616]}", true},
+        {"{\"a\":\"\\ud83d\\ude00\"}", true},
+        {"{\"a\":\"\\ud83d\"}", false},
+        {"{\"a\":1e999}", false},
+        {"{\"a\":[0,-1e309]}", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(goes_out(cases[i].arguments), cases[i].fine);
+        assert_int_equal(comes_back(cases[i].arguments), cases[i].fine);
+    }
+    for (int depth = 1; depth < 70; depth++) {
+        char text[256] = "{\"a\":";
+        char *at = text + 5;
+        for (int i = 1; i < depth; i++) *at++ = '[';
+        *at++ = '0';
+        for (int i = 1; i < depth; i++) *at++ = ']';
+        *at++ = '}';
+        assert_int_equal(goes_out(text), depth < REQUEST_TOOL_DEPTH_MAX);
+        assert_int_equal(comes_back(text), depth < REQUEST_TOOL_DEPTH_MAX);
+    }
+}
+
 /* ---- grammars ---- */
 
 static Grammar grammar;
@@ -392,6 +458,7 @@ int main(void)
                                      cmocka_unit_test(messages),
                                      cmocka_unit_test(refuses_messages),
                                      cmocka_unit_test(many_calls),
+                                     cmocka_unit_test(what_goes_out_comes_back),
                                      cmocka_unit_test(forced_calls),
                                      cmocka_unit_test(strict_calls),
                                      cmocka_unit_test(refuses_schemas)};

@@ -40,6 +40,8 @@ static const char *const texts[] = {
     "{\"a\": [1, -2.5, 0, 1e5, 1.0E-7, 2E+1], \"b\": {\"c\": [[]]}}",
     "{\"a\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00ff\"}",
     "{\"a\": \"\\ud83d\\uDE00x\", \"\\uD800\\udfff\": \"\\u0064\"}",
+    "{\"a\":[1e99,-10.00e+99,0.0e999,-0e1234567890123,1e-99999999999999999999,0.001E0300]}",
+    "{\"a\":[0.00000000000000000000000000000000000001e300]}",
     "{\"t\": true, \"f\": false, \"n\": null}",
     "{\"a\":[{},[],\"\",[0],{\"\":[]}]}"};
 
@@ -79,6 +81,32 @@ static void agrees_with_yyjson(void **state)
     }
 }
 
+/* What is infinite as a double is no number: the power of ten decides, so also the last below that, from 1e308 on. */
+static void bounds_numbers(void **state)
+{
+    (void)state;
+    static const char *const infinite[] = {
+        "1e309",    "-2e308",  "1e999",     "-0.01e+311", "1E4294967296",
+        "10.0e308", "0.1e310", "123.4e307", "2000e305",   "1e99999999999999999999999"};
+    static const char *const last[] = {"1e308", "1.7976931348623157e308", "100e306", "0.1e309"};
+    char text[512];
+    for (size_t i = 0; i < sizeof infinite / sizeof *infinite; i++) {
+        size_t bytes = (size_t)snprintf(text, sizeof text, "{\"a\":%s}", infinite[i]);
+        assert_false(is_object(text, bytes));
+        if (check(text, bytes) != JSON_CHECK_FAULT) fail_msg("%s", text);
+    }
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
+        size_t bytes = (size_t)snprintf(text, sizeof text, "{\"a\":%s}", last[i]);
+        assert_true(is_object(text, bytes));
+        assert_int_equal(check(text, bytes), JSON_CHECK_FAULT);
+    }
+    for (int digits = 306; digits < 312; digits++) {
+        size_t bytes = (size_t)snprintf(text, sizeof text, "{\"a\":9%0*d}", digits - 1, 0);
+        assert_int_equal(is_object(text, bytes), digits < 309);
+        assert_int_equal(check(text, bytes), digits < 309 ? JSON_CHECK_WHOLE : JSON_CHECK_FAULT);
+    }
+}
+
 static void bounds_the_depth(void **state)
 {
     (void)state;
@@ -98,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_objects),
         cmocka_unit_test(agrees_with_yyjson),
+        cmocka_unit_test(bounds_numbers),
         cmocka_unit_test(bounds_the_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

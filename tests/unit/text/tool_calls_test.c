@@ -69,6 +69,9 @@ static const Case cases[] = {
     {"<tool_call><tool_call>" F, "|T<tool_call>|Nf|A{}|E", NULL},
     {"<tool_call>{\"a\": 01<tool_call>" F, "|T<tool_call>{\"a\": 01|Nf|A{}|E", NULL},
     /* cut, or broken inside the arguments */
+    {CALL("{\"name\": \"f\", \"arguments\": {\"a\": 1e999}}"),
+     "|T<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1e999}}\n</tool_call>",
+     "|Nf|A{\"a\": 1e999|T}}\n</tool_call>"},
     {"so <tool_call>{\"name\": \"f\", \"argu", "|Tso <tool_call>{\"name\": \"f\", \"argu", "|Tso"},
     {CALL(F) "\n<tool", "|Nf|A{}|E|T\n<tool", "|Nf|A{}|E"},
     {CALL(F) "\n<tool_call>", "|Nf|A{}|E|T\n<tool_call>", "|Nf|A{}|E"},
