@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -210,6 +211,18 @@ static void take_head(void *server, HttpExchange *x)
     serve_routes_head(((ApiServer *)server)->serve, x);
 }
 
+static void take_malformed(void *server, HttpExchange *x, const char *fault)
+{
+    char body[512];
+    int bytes = snprintf(body, sizeof body,
+                         "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\","
+                         "\"param\":null,\"code\":\"invalid_http\",\"retryable\":false}}",
+                         fault);
+    (void)server;
+    http_exchange_record(x)->error = "invalid_http";
+    http_reply(x, &(HttpReply){.status = 400, .type = "application/json"}, body, (size_t)bytes);
+}
+
 static void take_request(void *server, HttpExchange *x)
 {
     serve_routes_request(((ApiServer *)server)->serve, x);
@@ -246,6 +259,7 @@ static Error open_http(ApiServer *a, Why *why)
         .stream_bytes_max = SERVE_STREAM_BYTES_MAX,
         .context = a,
         .head = take_head,
+        .malformed = take_malformed,
         .request = take_request,
         .gone = wake_for,
         .drained = wake_for,

@@ -361,14 +361,8 @@ static HttpExchange *make_exchange(HttpServer *server, struct MHD_Connection *co
 /* An answer before the body ends the connection: nothing behind this head is taken for a request. */
 static enum MHD_Result refuse_framing(HttpExchange *x, const char *fault)
 {
-    char body[512];
-    int bytes = snprintf(body, sizeof body,
-                         "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\","
-                         "\"param\":null,\"code\":\"invalid_http\",\"retryable\":false}}",
-                         fault);
     (void)answer_headers_add(&x->headers, "Connection: close");
-    x->record.error = "invalid_http";
-    http_reply(x, &(HttpReply){.status = 400, .type = "application/json"}, body, (size_t)bytes);
+    x->server->options.malformed(x->server->options.context, x, fault);
     return queue_answer(x);
 }
 

@@ -34,6 +34,8 @@ typedef struct HttpServerOptions {
     void *context;
     void (*head)(void *context,
                  HttpExchange *x); /* may answer; the body is then read and dropped */
+    /* In place of head() and request(): must answer, with 400; the connection then ends */
+    void (*malformed)(void *context, HttpExchange *x, const char *fault);
     void (*request)(void *context, HttpExchange *x); /* must answer, or keep it and answer later */
     void (*gone)(void *context, HttpExchange *x);
     void (*drained)(void *context, HttpExchange *x);

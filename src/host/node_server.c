@@ -237,6 +237,11 @@ static void take_head(void *context, HttpExchange *x)
     }
 }
 
+static void take_malformed(void *context, HttpExchange *x, const char *fault)
+{
+    refuse(context, x, ERR_FORMAT, fault);
+}
+
 /* ---- Requests: into the queue ---- */
 
 static NodeJob *make_job(NodeServer *s, HttpExchange *x)
@@ -481,6 +486,7 @@ static Error start(NodeServer *s, Why *why)
         .bodies_bytes_max = o->bodies_bytes_max,
         .context = s,
         .head = take_head,
+        .malformed = take_malformed,
         .request = take_request,
         .gone = forget,
         .over = take_over,

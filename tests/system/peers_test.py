@@ -228,6 +228,14 @@ class Framing(unittest.TestCase):
         self.assertIn(set(statuses(answer)), ({400}, {413}), answer[:300])
         self.assertNotIn(b'"status":"ok"', answer)
 
+    def says(self, port, head, kind, code):
+        """Who asks reads the refusal as any other that it gets there; what the HTTP library refuses has no JSON."""
+        for name in ("length and chunks", "two lengths", "another encoding", "two hosts"):
+            with self.subTest(name):
+                answer, _ = raw(port, head + TWO_ENDS[name] + b"\r\n" + CHUNKS)
+                error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+                self.assertEqual((error["type"], error["code"], error["retryable"]), (kind, code, False))
+
     def one_answer(self, port, head):
         hidden = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
         for name, lines in TWO_ENDS.items():
@@ -244,6 +252,7 @@ class Framing(unittest.TestCase):
         server = Server("--context", "256", "--journal", "none")
         head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         self.one_answer(server.port, head)
+        self.says(server.port, head, "invalid_request_error", "invalid_http")
         # what is fine goes on being fine: pipelined, chunked, in any case
         answer, _ = raw(server.port, (head + LENGTH + b"\r\n" + BODY) * 20 + head +
                         b"transfer-encoding: CHUNKED\r\nConnection: close\r\n\r\n" + CHUNKS, 10)
@@ -257,6 +266,7 @@ class Framing(unittest.TestCase):
         station = cluster.start("station-0")
         head = b"POST /forward HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n" % KEY.encode()
         self.one_answer(station.port, head)
+        self.says(station.port, head, "node_error", "format")
         self.assertEqual(station.call("GET", "/ready")[0], 200)
 
     def test_wardens(self):
@@ -265,6 +275,7 @@ class Framing(unittest.TestCase):
         warden = cluster.start("layer-warden-0")
         head = b"POST /tensors HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n" % KEY.encode()
         self.one_answer(warden.port, head)
+        self.says(warden.port, head, "node_error", "format")
         self.assertEqual(warden.call("GET", "/stats")[0], 200)
 
 
