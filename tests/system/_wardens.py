@@ -217,6 +217,14 @@ class Base(unittest.TestCase):
         self.assertEqual(status, 200, body[:300])
         return Tensors(body).pieces
 
+    def values(self, row):
+        """Q8_0: blocks of an f16 scale and 32 integers; the product is rounded to f32."""
+        data = KNOT.row(row)
+        for at in range(0, len(data), 34):
+            scale, = struct.unpack_from("<e", data, at)
+            for q in struct.unpack_from("<32b", data, at + 2):
+                yield scale * q
+
 
 class QuietServer(http.server.ThreadingHTTPServer):
     daemon_threads = True

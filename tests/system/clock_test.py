@@ -182,14 +182,21 @@ class WardenTest(_wardens.Base):
                 self.assertEqual(store.refused, 3)
 
     def test_rows_that_expire(self):
-        with tempfile.TemporaryDirectory() as folder:
-            clocks = Clocks()
-            cluster = self.cluster(shard={"cache": f"sqlite:{folder}/rows.db"})
+        """A row is good for a day by the clock, and only the clock ends it. Each warden is a new one, with nothing in
+        its memory: what it finds in the file it answers as numbers, what it has from the store as it is there."""
+        clocks = Clocks()
+        cluster = self.cluster(shard={"cache": "sqlite:rows.db"})
+        numbers = struct.pack(f"<{_wardens.MODEL.hidden}f", *self.values(7))
+        for step in ((0, False), (0, True), (2, False), (2, True), (0, True), (-2, True)):
+            days, found = step
+            clocks.wall(days * DAY)
             warden = cluster.start("shard-warden-0", env=clocks.environment)
-            for days in (0, 2, 0, -2):
-                clocks.wall(days * DAY)
-                for _ in range(2):
-                    self.assertEqual(self.row(warden, 7)[0][5], _wardens.KNOT.row(7), days)
+            self.assertEqual(self.row(warden, 7)[0][5], numbers if found else _wardens.KNOT.row(7), step)
+            if not found:
+                _wardens.wait_for("the row to be written", lambda: _wardens.stats(warden)["rows_l2"]["writes"] == 1)
+            rows = _wardens.stats(warden)["rows_l2"]
+            self.assertEqual((rows["hits"], rows["misses"], rows["bad"]), (found, not found, 0), step)
+            warden.kill()
 
 
 if __name__ == "__main__":

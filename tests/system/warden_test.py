@@ -259,14 +259,6 @@ class Poison(Base):
             self.fail(f"row {row} is not in the file")
         self.poison_rows(cluster, spoil)
 
-    def values(self, row):
-        """Q8_0: blocks of an f16 scale and 32 integers; the product is rounded to f32."""
-        data = KNOT.row(row)
-        for at in range(0, len(data), 34):
-            scale, = struct.unpack_from("<e", data, at)
-            for q in struct.unpack_from("<32b", data, at + 2):
-                yield scale * q
-
     def test_rows_in_redis(self):
         with servers.start_redis() as redis:
             cluster = self.cluster(shard={"cache": redis.url})
