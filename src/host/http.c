@@ -16,6 +16,7 @@
 
 #include "host/clock.h"
 #include "host/http_state.h"
+#include "serve/machine.h"
 
 enum {
     BLOCK_BYTES = 16 << 10,
@@ -509,6 +510,7 @@ static void add_line(HttpServer *server, struct MHD_Connection *connection, void
     if (!line) return;
     line->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     line->address = http_crowd_address(
+        server->crowd_seed,
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
     line->since_ns = clock_now_ns();
     set_patience(line->fd);
@@ -592,6 +594,7 @@ Error http_server_open(const HttpServerOptions *options, HttpServer **out, Why *
     }
     s->options = *options;
     s->options.connections_max = http_crowd_room(options->connections_max);
+    s->crowd_seed = machine_random();
     s->epoll_fd = s->stop_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
     *out = s; /* requests may arrive before this function is left */

@@ -13,7 +13,8 @@
  *
  * Of those that are alike, first the address that has the most of them (of IPv6 its first 64 bits), and of that the
  * one that has waited longest: one host does not drive out the others. Behind a proxy all have one address, and the
- * oldest goes.
+ * oldest goes. Which addresses have one count together is a secret of the server (a seed), or somebody would choose
+ * addresses that make a neighbour's count the highest.
  * A stranger that has just come stays while there are few of its kind.
  * Does not know who is honest: who sends a head at once is answered, whoever else is there. */
 #include <netinet/in.h>
@@ -52,17 +53,24 @@ uint32_t http_crowd_room(uint32_t wanted)
     return room < wanted ? (uint32_t)room : wanted;
 }
 
-uint32_t http_crowd_address(const struct sockaddr *a)
+static uint32_t address_of(uint64_t seed, const uint8_t *bytes, size_t count)
+{
+    uint64_t seeded[2] = {seed, 0};
+    memcpy(&seeded[1], bytes, count);
+    return (uint32_t)(hash_xxh64(seeded, sizeof seeded) % ADDRESSES);
+}
+
+uint32_t http_crowd_address(uint64_t seed, const struct sockaddr *a)
 {
     if (a && a->sa_family == AF_INET) {
         const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)a;
-        return (uint32_t)(hash_xxh64(&four->sin_addr, 4) % ADDRESSES);
+        return address_of(seed, (const uint8_t *)&four->sin_addr, 4);
     }
     if (!a || a->sa_family != AF_INET6) return 0;
     const uint8_t *six = ((const struct sockaddr_in6 *)(const void *)a)->sin6_addr.s6_addr;
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     bool four = memcmp(six, mapped, sizeof mapped) == 0;
-    return (uint32_t)((four ? hash_xxh64(six + 12, 4) : hash_xxh64(six, 8)) % ADDRESSES);
+    return four ? address_of(seed, six + 12, 4) : address_of(seed, six, 8);
 }
 
 /* Between the first that has to go and the last that is let in. */

@@ -71,6 +71,7 @@ struct HttpServer {
     HttpLine *lines;
     uint32_t line_count, shed_count; /* those that are to go are counted in both */
     uint64_t shed_total, shed_told, shed_told_ns;
+    uint64_t crowd_seed; /* nobody knows it */
     uint64_t serial;
     size_t bodies_bytes;
 };
@@ -88,8 +89,9 @@ const char *http_framing_fault(struct MHD_Connection *connection, const char *ve
 
 /* How many connections there may be: `wanted`, or fewer when the process may not have so many files. */
 uint32_t http_crowd_room(uint32_t wanted);
-/* A small number of the address, alike for those of one network's host. NULL: not known. */
-uint32_t http_crowd_address(const struct sockaddr *address);
+/* A small number of the address, alike for those of one network's host; which of them are alike besides is the seed's.
+ * NULL: not known. */
+uint32_t http_crowd_address(uint64_t seed, const struct sockaddr *address);
 /* Ends a line when there are nearly as many as may be; not `newest`, which has had no time to say anything. */
 void http_crowd_shed_locked(HttpServer *s, const HttpLine *newest);
 /* Once a second: those that have got on meanwhile to what lets them go, when nobody can come because of them. */
