@@ -105,18 +105,6 @@ static void expand_floats(BlockType type, const uint8_t *in, uint32_t cols, floa
         else out[i] = float_from_bits((uint32_t)bytes_load16(in + 2 * (size_t)i) << 16);
 }
 
-static int32_t zero_point(BlockType type)
-{
-    switch (type) {
-    case BLOCK_Q4_0: return 8;
-    case BLOCK_Q5_0: return 16;
-    case BLOCK_Q8_0: return 128;
-    case BLOCK_Q3_K: return 4;
-    case BLOCK_Q6_K: return 32;
-    default: return 0;
-    }
-}
-
 /* One block of 32: q d, or q d + m. */
 UNPACK_INLINE void expand_32(BlockType type, const uint8_t *block, float out[32])
 {
@@ -126,7 +114,7 @@ UNPACK_INLINE void expand_32(BlockType type, const uint8_t *block, float out[32]
     unpack_words(type, block, 0, w);
     float d = block_f16_to_f32(scales.d), m = block_f16_to_f32(scales.dmin);
     for (uint32_t i = 0; i < 32; i++) {
-        int32_t q = (int32_t)(w[i / 4] >> (8 * (i % 4)) & 255) - zero_point(type);
+        int32_t q = (int32_t)(w[i / 4] >> (8 * (i % 4)) & 255) - unpack_zero_point(type);
         float value = (float)q * d;
         out[i] = unpack_has_min(type) ? value + m : value;
     }
@@ -143,7 +131,7 @@ UNPACK_INLINE void expand_sub(BlockType type, const uint8_t *block, const Unpack
     for (uint32_t i = 0; i < 32; i++) {
         uint32_t n = unpack_scale_count(type) == 8 ? j : 2 * j + i / 16;
         int32_t sc = is_signed ? (int8_t)scales->sc[n] : scales->sc[n];
-        int32_t q = (int32_t)(w[i / 4] >> (8 * (i % 4)) & 255) - zero_point(type);
+        int32_t q = (int32_t)(w[i / 4] >> (8 * (i % 4)) & 255) - unpack_zero_point(type);
         float value = d * (float)sc * (float)q;
         out[i] = unpack_has_min(type) ? value - dmin * (float)scales->min[n] : value;
     }

@@ -52,6 +52,12 @@ MUST_CHECK Error block_tensor_bytes(BlockType type, uint64_t rows, uint64_t cols
  * Shapes  row of `cols` elements at `bytes` (any alignment) to out[cols]. Errors  ERR_TYPE, ERR_SHAPE. */
 MUST_CHECK Error block_dequantize_row(BlockType type, const void *bytes, uint32_t cols, float *out, Why *why);
 
+/* From the numbers back to the row that they were expanded from, in block_restore.c. What encoders write comes back bit
+ * for bit; of other rows, and of numbers that are no expansion, any bytes may come: the caller has a hash to compare.
+ * Shapes  values[cols], any alignment, to out[row bytes], which may begin where the values do. Result  false: not for
+ * this type (Q2_K, Q3_K, Q6_K) or width. */
+bool block_restore_row(BlockType type, const void *values, uint32_t cols, void *out);
+
 /* True when every scale of the row (and every element, for float types) is finite. */
 bool block_row_finite(BlockType type, const void *bytes, uint32_t cols);
 

@@ -49,6 +49,19 @@ UNPACK_INLINE uint32_t unpack_d_offset(BlockType type)
     return type == BLOCK_Q6_K ? 208 : 0;
 }
 
+/* What is taken from an element as it is stored; by type. */
+UNPACK_INLINE int32_t unpack_zero_point(BlockType type)
+{
+    switch (type) {
+    case BLOCK_Q4_0: return 8;
+    case BLOCK_Q5_0: return 16;
+    case BLOCK_Q8_0: return 128;
+    case BLOCK_Q3_K: return 4;
+    case BLOCK_Q6_K: return 32;
+    default: return 0;
+    }
+}
+
 /* Bits 3..0 of n to the lowest bits of four bytes, and back. */
 UNPACK_INLINE uint32_t unpack_spread(uint32_t n) { return (n * 0x00204081u) & UNPACK_BITS; }
 UNPACK_INLINE uint32_t unpack_gather(uint32_t w) { return ((w & UNPACK_BITS) * 0x10204080u) >> 28; }
