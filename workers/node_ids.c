@@ -19,8 +19,8 @@ enum { READS_MAX = 3, FRAME_ROOM = 16 << 10 };
 /* The rows that are in the window now, ascending. */
 static struct Rows {
     uint32_t id[ISOLATE_ROWS_AT_ONCE];
-    const uint8_t *bytes[ISOLATE_ROWS_AT_ONCE];
-    bool is_f32[ISOLATE_ROWS_AT_ONCE], wrong[ISOLATE_ROWS_AT_ONCE];
+    uint8_t *bytes[ISOLATE_ROWS_AT_ONCE]; /* as stored */
+    bool wrong[ISOLATE_ROWS_AT_ONCE];
     uint32_t count, tries;
     uint64_t request_id;
 } rows;
@@ -80,7 +80,6 @@ static void list_rows(void)
         rows.id[at] = wanted[i];
         rows.count++;
     }
-    memset(rows.is_f32, 0, sizeof rows.is_f32);
     memset(rows.wrong, 1, sizeof rows.wrong);
 }
 
@@ -129,7 +128,6 @@ static void ask_store(Node *n)
         if (!rows.wrong[i]) continue;
         uint8_t *to = room + (size_t)i * t->cols * sizeof(float);
         rows.bytes[i] = to;
-        rows.is_f32[i] = false;
         wishes[count++] = (NodeWish){.kind = NODE_READ,
                                      .offset = at + rows.id[i] * bytes,
                                      .bytes = (uint32_t)bytes,
@@ -148,7 +146,7 @@ static AwfrTerms awfr_terms(const Node *n)
 
 /* Where the warden's answer lies: rows are moved to their own places afterwards, so that the store
  * can follow. */
-static Error read_answer(Node *n, const uint8_t *answer, size_t bytes, Why *why)
+static Error read_answer(Node *n, uint8_t *answer, size_t bytes, Why *why)
 {
     uint32_t count;
     FrameHead frame;
@@ -158,7 +156,7 @@ static Error read_answer(Node *n, const uint8_t *answer, size_t bytes, Why *why)
     TRY(awfr_check_answer(asked, rows.count, got, count, why));
     if (bytes - frame.header_bytes != frame.payload_bytes)
         return error_why(why, ERR_TRUNCATED, "%zu bytes of tensors", bytes - frame.header_bytes);
-    const uint8_t *payload = answer + frame.header_bytes;
+    uint8_t *payload = answer + frame.header_bytes;
     TRY(awfr_check_gaps(got, count, payload, why));
     for (uint32_t i = 0; i < count; i++) {
         TRY(awfr_check_piece(&got[i], payload + got[i].at, why));
@@ -167,14 +165,17 @@ static Error read_answer(Node *n, const uint8_t *answer, size_t bytes, Why *why)
     return OK;
 }
 
-/* A row that is not what the knot says is told to the warden and read from the store. */
+/* A row that is not what the knot says is told to the warden and read from the store. One that came as float32 is put
+ * back into the blocks that the knot has a hash of, where its numbers were. */
 static void check_rows(Node *n)
 {
+    const KnotTensor *t = table_of(n);
     for (uint32_t i = 0; i < rows.count; i++) {
         char name[16];
-        rows.is_f32[i] = got[i].as_f32;
-        rows.wrong[i] = !rows.is_f32[i] && !is_right(n, i);
-        if (!rows.wrong[i]) continue;
+        bool stored =
+            !got[i].as_f32 || block_restore_row(t->type, rows.bytes[i], t->cols, rows.bytes[i]);
+        rows.wrong[i] = !stored || !is_right(n, i);
+        if (!rows.wrong[i] || !stored) continue; /* nothing is known of what cannot be put back */
         JsonWriter w = json_writer_make(name, sizeof name - 1);
         json_writer_u64(&w, rows.id[i]);
         name[w.used] = '\0';
@@ -193,7 +194,7 @@ static void warden_came(Node *n)
 {
     Why why = {{0}};
     const NodeCame *came = &n->came[0];
-    const uint8_t *answer = blocks_lend(&node_compute.weights);
+    uint8_t *answer = blocks_lend(&node_compute.weights);
     bool fine = !came->failed && came->status == 200 &&
                 read_answer(n, answer, (size_t)came->bytes, &why) == OK;
     if (fine) check_rows(n);
@@ -240,8 +241,7 @@ static bool give_row(Node *n, const ShardWish *w, Error *error)
 {
     NodeCompute *c = &node_compute;
     const uint8_t *bytes = blocks_at(&c->rows, w->offset, w->bytes);
-    if (!bytes)
-        bytes = blocks_at(&c->weights, w->offset, w->bytes);
+    if (!bytes) bytes = blocks_at(&c->weights, w->offset, w->bytes);
     uint32_t i = bytes ? UINT32_MAX : find_row(w->row_first);
     if (!bytes && (i == UINT32_MAX || rows.wrong[i])) {
         bring_rows(n);
@@ -249,9 +249,7 @@ static bool give_row(Node *n, const ShardWish *w, Error *error)
     }
     c->counts.tiles++;
     c->counts.weight_bytes += w->bytes;
-    *error = !bytes && rows.is_f32[i]
-                 ? shard_give_values(c->shard, (const float *)(const void *)rows.bytes[i], &c->why)
-                 : shard_give(c->shard, bytes ? bytes : rows.bytes[i], &parallel_serial, &c->why);
+    *error = shard_give(c->shard, bytes ? bytes : rows.bytes[i], &parallel_serial, &c->why);
     return true;
 }
 

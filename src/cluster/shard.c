@@ -178,15 +178,6 @@ uint32_t shard_wanted_rows(const Shard *s, uint32_t *rows, uint32_t room)
     return count;
 }
 
-Error shard_give_values(Shard *s, const float *values, Why *why)
-{
-    ASSERT(s->work == WORK_EMBED);
-    memcpy(embed_row(s), values, s->config.hyper->hidden * sizeof(float));
-    Error error = embed_finish(s, why);
-    if (error != OK) s->work = WORK_NONE;
-    return error;
-}
-
 /* --- Logits --- */
 
 Error shard_begin_logits(Shard *s, const float *hidden, uint32_t rows, Why *why)

@@ -71,8 +71,6 @@ MUST_CHECK Error shard_give(Shard *s, const uint8_t *tile, const Parallel *paral
 /* Between shard_begin_embed and DONE: the embedding rows that it has still to ask for, in order, one that comes twice
  * twice. Result  how many; `rows` gets the first `room` of them. */
 uint32_t shard_wanted_rows(const Shard *s, uint32_t *rows, uint32_t room);
-/* Instead of shard_give, an embedding row that is float32 already. Shapes  values[hidden]. Errors  ERR_NOT_FINITE. */
-MUST_CHECK Error shard_give_values(Shard *s, const float *values, Why *why);
 
 /* The first id that it owns. */
 uint32_t shard_id_first(const Shard *s);

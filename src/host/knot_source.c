@@ -15,11 +15,24 @@ static Error source_memory(const KnotIndexNeed *need, const KnotIndex *x, uint8_
                      need->memory_bytes + need->scratch_bytes);
 }
 
+/* Takes from *room what stays. */
+static Error source_room(const KnotIndexNeed *need, uint64_t *room, Why *why)
+{
+    if (need->memory_bytes > *room || need->scratch_bytes > *room - need->memory_bytes)
+        return error_why(
+            why, ERR_TOO_LARGE,
+            "header and hashes of the knot want %zu bytes more; memory has %llu for them",
+            need->memory_bytes + need->scratch_bytes, (unsigned long long)*room);
+    *room -= need->memory_bytes;
+    return OK;
+}
+
 /* `came`: whether bytes came at all, whatever they mean. */
 static Error source_bring(const KnotSource *source, KnotIndexOpening *o, const KnotIndexNeed *need,
-                          bool *came, Why *why)
+                          uint64_t *room, bool *came, Why *why)
 {
     uint8_t *memory, *scratch;
+    TRY(source_room(need, room, why));
     Error e = source_memory(need, o->index, &memory, &scratch, why);
     if (need->grows && memory) o->index->header = memory;
     if (e == OK && need->bytes)
@@ -33,19 +46,21 @@ static Error source_bring(const KnotSource *source, KnotIndexOpening *o, const K
 }
 
 static Error source_open(const KnotSource *source, uint64_t knot_id, uint64_t file_bytes,
-                         KnotIndex *out, bool *came, Why *why)
+                         uint64_t room, KnotIndex *out, bool *came, Why *why)
 {
     KnotIndexNeed need;
     memset(out, 0, sizeof *out);
     KnotIndexOpening o = knot_index_start(knot_id, file_bytes, out);
     Error e = OK;
-    while (e == OK && knot_index_need(&o, &need)) e = source_bring(source, &o, &need, came, why);
+    while (e == OK && knot_index_need(&o, &need))
+        e = source_bring(source, &o, &need, &room, came, why);
     if (e) knot_source_close(out);
     return e;
 }
 
 /* What a bit that flipped on the way makes of a header may be anything: what was not understood is read again. */
-Error knot_source_open(const KnotSource *source, uint64_t knot_id, KnotIndex *out, Why *why)
+Error knot_source_open(const KnotSource *source, uint64_t knot_id, uint64_t bytes_max,
+                       KnotIndex *out, Why *why)
 {
     uint64_t file_bytes = 0;
     memset(out, 0, sizeof *out);
@@ -53,7 +68,7 @@ Error knot_source_open(const KnotSource *source, uint64_t knot_id, KnotIndex *ou
     Error e = OK;
     bool came = true;
     for (int i = 0; i < KNOT_INDEX_READS_MAX && came; i++) {
-        e = source_open(source, knot_id, file_bytes, out, &came, why);
+        e = source_open(source, knot_id, file_bytes, bytes_max, out, &came, why);
         if (e == OK) return OK;
     }
     return e;

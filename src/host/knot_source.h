@@ -13,9 +13,11 @@ typedef struct KnotSource {
     void *context;
 } KnotSource;
 
-/* Owner  knot_source_close. Errors  those of the source and of knot_index_give. */
-MUST_CHECK Error knot_source_open(const KnotSource *source, uint64_t knot_id, KnotIndex *out,
-                                  Why *why);
+/* Header and tables say themselves how large they are, and only the last of them shows whether they are the knot's:
+ * together they get at most `bytes_max`. Owner  knot_source_close.
+ * Errors  those of the source and of knot_index_give, ERR_TOO_LARGE. */
+MUST_CHECK Error knot_source_open(const KnotSource *source, uint64_t knot_id, uint64_t bytes_max,
+                                  KnotIndex *out, Why *why);
 void knot_source_close(KnotIndex *index);
 
 /* Reads whole blocks and checks them; wrong ones are read again, three times in all: a cache on the way may be stale.

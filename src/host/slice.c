@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "host/clock.h"
 #include "host/file_reader.h"
 #include "host/file_writer.h"
 #include "host/places.h"
@@ -52,6 +53,9 @@ static Error choose_path(Slice *s, Why *why)
     return places_join(s->path, sizeof s->path, directory, "", s->node->self->id, ".knot", why);
 }
 
+/* As a slice in memory: half of the budget. */
+static uint64_t tables_bytes_max(const Slice *s) { return s->node->cluster->memory_bytes / 2; }
+
 static Error kept_size(void *context, uint64_t *bytes, Why *why)
 {
     struct stat st;
@@ -72,10 +76,31 @@ static bool index_kept(Slice *s)
     int fd =
         s->path[0] ? whole_open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0) : -1;
     KnotSource source = {kept_size, kept_read, &fd};
-    bool good =
-        fd >= 0 && knot_source_open(&source, s->node->cluster->knot_id, &s->index, &why) == OK;
+    bool good = fd >= 0 && knot_source_open(&source, s->node->cluster->knot_id, tables_bytes_max(s),
+                                            &s->index, &why) == OK;
     if (fd >= 0) (void)close(fd);
     return good;
+}
+
+void slice_blame_warden(Slice *s, Error e, const Why *why)
+{
+    char line[WHY_MAX + CLUSTER_FILE_TEXT_BYTES_MAX + 64];
+    uint64_t now_s = clock_now_s();
+    s->warden_error = e;
+    if (e == OK || e == ERR_CANCELLED) return;
+    s->warden_why = *why;
+    if (now_s == s->blamed_s) return;
+    s->blamed_s = now_s;
+    (void)snprintf(line, sizeof line, "%s is passed over: %s", warden_of(s->node)->id, why->text);
+    tell_note(s->node->options->tell, line);
+}
+
+Error slice_both_failed(const Slice *s, Error error, Why *why)
+{
+    Why store_why = *why;
+    if (s->warden_error == OK) return error;
+    return error_why(why, error, "%.*s; and %s: %.*s", WHY_MAX / 2 - 40, store_why.text,
+                     warden_of(s->node)->id, WHY_MAX / 2, s->warden_why.text);
 }
 
 static Error index_once(Slice *s, Why *why)
@@ -83,26 +108,21 @@ static Error index_once(Slice *s, Why *why)
     uint64_t id = s->node->cluster->knot_id;
     if (s->warden && warden_client_alive(s->warden)) {
         KnotSource source = warden_client_source(s->warden);
-        s->warden_error = knot_source_open(&source, id, &s->index, &s->warden_why);
+        s->warden_error =
+            knot_source_open(&source, id, tables_bytes_max(s), &s->index, &s->warden_why);
         if (s->warden_error == OK || s->warden_error == ERR_CANCELLED) return s->warden_error;
     }
     Error e = s->store_error;
     if (e) *why = s->store_why;
-    else e = knot_source_open(&s->store.source, id, &s->index, why);
-    if (e == OK || !s->warden) return e;
-    return slice_both_failed(e == ERR_USAGE ? s->warden_error : e, &s->warden_why, why);
+    else e = knot_source_open(&s->store.source, id, tables_bytes_max(s), &s->index, why);
+    if (e == OK && s->warden_error) slice_blame_warden(s, s->warden_error, &s->warden_why);
+    if (e == OK) return OK;
+    return slice_both_failed(s, e == ERR_USAGE && s->warden_error ? s->warden_error : e, why);
 }
 
 void slice_wait(int tries)
 {
     for (int i = 0; i < 5 * tries && !stop_asked(); i++) (void)usleep(100000);
-}
-
-Error slice_both_failed(Error error, const Why *warden_why, Why *why)
-{
-    Why store_why = *why;
-    return error_why(why, error, "%.*s; and the warden: %.*s", WHY_MAX / 2 - 20, store_why.text,
-                     WHY_MAX / 2 - 20, warden_why->text);
 }
 
 /* Wardens and nodes of a cluster start at the same time: neither waits for the other's first second. */
@@ -166,6 +186,13 @@ const KnotFile *slice_file(const Slice *s) { return &s->file; }
 
 /* --- from a descriptor --- */
 
+/* Its tensors are where the header says, so that must be the one which was checked. */
+static bool has_our_header(const Slice *s, const KnotFile *file)
+{
+    return file->knot.id == s->index.knot.id && file->knot.file_bytes == s->index.knot.file_bytes &&
+           memcmp(file->map, s->index.header, s->index.header_bytes) == 0;
+}
+
 static Error open_descriptor(int descriptor, KnotFile *out, Why *why)
 {
     char path[64];
@@ -186,7 +213,7 @@ static Error use_shared(Slice *s, ShareWhat what, int descriptor, Why *why)
     if (what == SHARE_MEMORY && !is_sealed(descriptor))
         return error_why(why, ERR_FORMAT, "the warden's memory file is not sealed");
     TRY(open_descriptor(descriptor, &file, why));
-    Error e = file.knot.id == s->index.knot.id
+    Error e = has_our_header(s, &file)
                   ? slice_fill_check(s, &file, why)
                   : error_why(why, ERR_UNSUPPORTED, "the warden shares another knot");
     if (e) {
@@ -414,6 +441,7 @@ static Error extend(Slice *s, Why *why)
 Error slice_fill(Slice *s, const ClusterNode *part, Why *why)
 {
     TRY(slice_fill_list(s, part, why));
+    s->warden_refused = false; /* it may be another by now */
     if (s->file.map) return extend(s, why);
     if (try_shared(s)) return OK;
     if (slice_fill_bytes(s) > s->node->cluster->memory_bytes / 2) {

@@ -151,13 +151,6 @@ static Error put(Fetch *f, uint64_t offset, const uint8_t *data, uint64_t bytes,
 
 static void reject(Fetch *f, const char *name) { warden_client_invalidate(f->s->warden, name); }
 
-/* What a warden says by a bad frame. */
-static bool is_bad_answer(Error e)
-{
-    return e == ERR_CHECKSUM || e == ERR_FORMAT || e == ERR_TRUNCATED || e == ERR_SHAPE ||
-           e == ERR_TYPE;
-}
-
 /* It answered, but this is not the warden that the cluster file means, or it will not serve us. */
 static bool is_refusal(Error e)
 {
@@ -165,13 +158,27 @@ static bool is_refusal(Error e)
            e == ERR_TOO_LARGE || e == ERR_NOT_FOUND;
 }
 
-static void note_refusal(Slice *s, Error e, const Why *why)
+/* What became of a call. */
+static void judge(Fetch *f, Error e, const Why *why)
 {
-    char line[WHY_MAX + 64];
-    if (!is_refusal(e) || s->warden_refused) return;
-    s->warden_refused = true;
-    (void)snprintf(line, sizeof line, "the warden is not used: %s", why->text);
-    tell_note(s->node->options->tell, line);
+    f->s->warden_refused |= is_refusal(e);
+    slice_blame_warden(f->s, e, why);
+}
+
+/* The bytes came, and their hash is not the knot's. */
+static void reject_bytes(Fetch *f, const char *name)
+{
+    Why why;
+    Error e = error_why(&why, ERR_CHECKSUM, "its bytes of %s do not have the knot's hash", name);
+    slice_blame_warden(f->s, e, &why);
+    reject(f, name);
+}
+
+/* What a warden says by a bad frame. */
+static bool is_bad_answer(Error e)
+{
+    return e == ERR_CHECKSUM || e == ERR_FORMAT || e == ERR_TRUNCATED || e == ERR_SHAPE ||
+           e == ERR_TYPE;
 }
 
 static Error store_blocks(Fetch *f, uint64_t first, uint64_t bytes, Why *why)
@@ -191,10 +198,11 @@ static Error warden_blocks(Fetch *f, const char *name, uint64_t first, uint64_t 
     KnotSource source = warden_client_source(f->s->warden);
     const Knot *k = &f->s->index.knot;
     Error e = source.read(source.context, k->payload_offset + first, bytes, f->step, why);
+    judge(f, e, why);
     if (e == OK) {
         e = knot_index_check(&f->s->index, first, bytes, f->step, why);
-        if (e) reject(f, name);
-    } else note_refusal(f->s, e, why);
+        if (e) reject_bytes(f, name);
+    }
     return e;
 }
 
@@ -203,18 +211,11 @@ static Error blocks(Fetch *f, const char *name, uint64_t first, uint64_t bytes, 
 {
     enum { TRIES_MAX = 6 };
     for (int tries = 1;; tries++) {
-        Why warden_why = {{0}};
-        Error warden = OK;
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "the slice is not complete");
-        if (has_warden(f)) {
-            warden = warden_blocks(f, name, first, bytes, &warden_why);
-            if (warden == OK) return OK;
-        }
+        if (has_warden(f) && warden_blocks(f, name, first, bytes, why) == OK) return OK;
         Error store = store_blocks(f, first, bytes, why);
-        if (store == OK) return OK;
-        if (warden != OK && store != ERR_CANCELLED)
-            store = slice_both_failed(store, &warden_why, why);
-        if (store == ERR_CANCELLED || store == ERR_CHECKSUM || tries == TRIES_MAX) return store;
+        if (store == OK || store == ERR_CANCELLED) return store;
+        if (store == ERR_CHECKSUM || tries == TRIES_MAX) return slice_both_failed(f->s, store, why);
         slice_wait(tries);
     }
 }
@@ -252,7 +253,7 @@ static Error take_piece(Fetch *f, const AwfrPiece *p, const uint8_t *data, Why *
         tell(f, p->bytes);
         return put(f, p->tensor->offset, data, p->bytes, why);
     }
-    reject(f, p->tensor->name);
+    reject_bytes(f, p->tensor->name);
     return fetch_from_store(f, p->tensor, why);
 }
 
@@ -264,11 +265,12 @@ static Error flush_batch(Fetch *f, Why *why)
     f->count = 0;
     f->batch_bytes = 0;
     if (!count) return OK;
-    Error e = has_warden(f) ? warden_client_tensors(f->s->warden, &f->s->index.knot, f->asked,
-                                                    count, false, f->got, &payload, why)
-                            : ERR_UNREACHABLE;
+    bool asks = has_warden(f);
+    Error e = asks ? warden_client_tensors(f->s->warden, &f->s->index.knot, f->asked, count, false,
+                                           f->got, &payload, why)
+                   : ERR_UNREACHABLE;
     if (e == ERR_CANCELLED) return e;
-    note_refusal(f->s, e, why);
+    if (asks) judge(f, e, why);
     for (uint32_t i = 0; i < count; i++) {
         if (is_bad_answer(e)) reject(f, f->asked[i].tensor->name);
         TRY(e == OK ? take_piece(f, &f->got[i], payload + f->got[i].at, why)
@@ -302,11 +304,13 @@ static Error fetch_tiles(Fetch *f, const KnotTensor *t, uint64_t *hash, Why *why
 static Error fetch_large(Fetch *f, const KnotTensor *t, Why *why)
 {
     uint64_t hash = 0, before = f->done;
-    Error e = has_warden(f) ? fetch_tiles(f, t, &hash, why) : ERR_UNREACHABLE;
-    if (e == OK && is_right(f, t, hash)) return OK;
+    bool asks = has_warden(f);
+    Error e = asks ? fetch_tiles(f, t, &hash, why) : ERR_UNREACHABLE;
     if (e == ERR_CANCELLED || e == ERR_NO_SPACE) return e;
-    if (e == OK || is_bad_answer(e)) reject(f, t->name);
-    else note_refusal(f->s, e, why);
+    if (asks) judge(f, e, why);
+    if (e == OK && is_right(f, t, hash)) return OK;
+    if (e == OK) reject_bytes(f, t->name);
+    else if (is_bad_answer(e)) reject(f, t->name);
     f->done = before;
     return fetch_from_store(f, t, why);
 }

@@ -44,48 +44,58 @@ static Error read_store(Slice *s, uint32_t row, uint8_t *out, Why *why)
 
 /* --- from the warden --- */
 
-/* A row that is not what the knot says is told to the warden and read from the store. */
-static Error take_row(Slice *s, SliceRow *row, const AwfrPiece *p, const uint8_t *bytes, Why *why)
+/* What came as float32 is put back into blocks, which the knot has a hash of: where that is not possible, nothing is
+ * known of it. */
+static void take_row(Slice *s, SliceRow *row, const AwfrPiece *p, const uint8_t *came)
 {
-    char name[16];
-    row->is_f32 = p->as_f32;
-    memcpy(row->bytes, bytes, (size_t)p->bytes);
-    if (p->as_f32 || is_right(s, row->id, bytes)) return OK;
-    (void)snprintf(name, sizeof name, "%u", row->id);
-    warden_client_invalidate(s->warden, name);
-    row->is_f32 = false;
-    return read_store(s, row->id, row->bytes, why);
+    Why why;
+    const KnotTensor *t = table_of(s);
+    if (!p->as_f32) memcpy(row->bytes, came, (size_t)p->bytes);
+    else if (!block_restore_row(t->type, came, t->cols, row->bytes)) return;
+    row->missing = row->wrong = !is_right(s, row->id, row->bytes);
+    if (!row->wrong) return;
+    Error e = error_why(&why, ERR_CHECKSUM, "its %srow %u of %s does not have the knot's hash",
+                        p->as_f32 ? "float32 " : "", row->id, t->name);
+    slice_blame_warden(s, e, &why);
 }
 
-static Error ask_warden(Slice *s, SliceRow *rows, uint32_t count, AwfrPiece *pieces, Why *why)
+static Error ask_warden(Slice *s, SliceRow *rows, uint32_t count, Why *why)
 {
     const uint8_t *payload;
+    AwfrPiece *pieces = calloc((size_t)2 * count, sizeof *pieces);
+    if (!pieces) return error_why(why, ERR_MEMORY, "no memory for rows");
     AwfrPiece *got = pieces + count;
     for (uint32_t i = 0; i < count; i++)
         pieces[i] = (AwfrPiece){.tensor = table_of(s), .row_first = rows[i].id, .row_count = 1};
-    TRY(warden_client_tensors(s->warden, &s->index.knot, pieces, count, true, got, &payload, why));
-    for (uint32_t i = 0; i < count; i++)
-        TRY(take_row(s, &rows[i], &got[i], payload + got[i].at, why));
-    return OK;
+    Error e =
+        warden_client_tensors(s->warden, &s->index.knot, pieces, count, true, got, &payload, why);
+    slice_blame_warden(s, e, why);
+    for (uint32_t i = 0; e == OK && i < count; i++)
+        take_row(s, &rows[i], &got[i], payload + got[i].at);
+    free(pieces);
+    return e;
+}
+
+/* From the store, which takes its time: so much has the warden to hear what was wrong before it is told the next. */
+static Error read_missing(Slice *s, const SliceRow *row, Why *why)
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "%u", row->id);
+    if (row->wrong) warden_client_invalidate(s->warden, name);
+    Error e = read_store(s, row->id, row->bytes, why);
+    return e == OK ? OK : slice_both_failed(s, e, why);
 }
 
 static Error fetch_rows(Slice *s, SliceRow *rows, uint32_t count, Why *why)
 {
-    Why warden_why = {{0}};
-    Error e = ERR_UNREACHABLE;
-    AwfrPiece *pieces = calloc((size_t)2 * count, sizeof *pieces);
-    if (!pieces) return error_why(why, ERR_MEMORY, "no memory for rows");
-    if (s->warden && s->rows_from_warden && warden_client_alive(s->warden))
-        e = ask_warden(s, rows, count, pieces, &warden_why);
-    free(pieces);
-    if (e == OK || e == ERR_CANCELLED) {
-        *why = warden_why;
-        return e;
-    }
+    bool asks = s->warden && s->rows_from_warden && warden_client_alive(s->warden);
+    for (uint32_t i = 0; i < count; i++) rows[i].missing = true;
+    Error e = asks ? ask_warden(s, rows, count, why) : OK;
+    if (e == ERR_CANCELLED) return e;
     for (uint32_t i = 0; i < count; i++) {
-        rows[i].is_f32 = false;
+        if (!rows[i].missing) continue;
         if (stop_asked()) return error_why(why, ERR_CANCELLED, "stopped");
-        TRY(read_store(s, rows[i].id, rows[i].bytes, why));
+        TRY(read_missing(s, &rows[i], why));
     }
     return OK;
 }
@@ -101,7 +111,7 @@ static int by_id(const void *a, const void *b)
 static Error take_room(Slice *s, uint32_t count, Why *why)
 {
     if (count <= s->row_room) return OK;
-    size_t row = table_of(s)->cols * sizeof(float);
+    size_t row = raw_bytes(table_of(s));
     free(s->rows);
     free(s->row_bytes);
     s->rows = malloc(count * sizeof *s->rows);
@@ -114,7 +124,7 @@ static Error take_room(Slice *s, uint32_t count, Why *why)
 static Error list_rows(Slice *s, const Shard *shard, Why *why)
 {
     uint32_t count = shard_wanted_rows(shard, NULL, 0);
-    size_t row = table_of(s)->cols * sizeof(float);
+    size_t row = raw_bytes(table_of(s));
     TRY(take_room(s, count, why));
     uint32_t *ids = malloc(count * sizeof *ids);
     if (!ids) return error_why(why, ERR_MEMORY, "no memory for %u rows", count);
@@ -123,7 +133,8 @@ static Error list_rows(Slice *s, const Shard *shard, Why *why)
     s->row_count = 0;
     for (uint32_t i = 0; i < count; i++)
         if (!i || ids[i] != ids[i - 1]) {
-            s->rows[s->row_count] = (SliceRow){ids[i], false, s->row_bytes + s->row_count * row};
+            s->rows[s->row_count] =
+                (SliceRow){ids[i], true, false, s->row_bytes + s->row_count * row};
             s->row_count++;
         }
     free(ids);
@@ -155,8 +166,7 @@ static Error give_rows(Slice *s, Worker *w, Shard *shard, Why *why)
     ShardWish wish;
     for (shard_next(shard, &wish); wish.kind != SHARD_DONE; shard_next(shard, &wish)) {
         const SliceRow *row = row_of(s, wish.row_first);
-        TRY(row->is_f32 ? shard_give_values(shard, (const float *)(const void *)row->bytes, why)
-                        : shard_give(shard, row->bytes, &w->parallel, why));
+        TRY(shard_give(shard, row->bytes, &w->parallel, why));
     }
     return OK;
 }

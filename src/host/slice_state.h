@@ -21,8 +21,8 @@ typedef struct SliceTarget {
 /* Embedding rows of one request. */
 typedef struct SliceRow {
     uint32_t id;
-    bool is_f32;
-    uint8_t *bytes;
+    bool missing, wrong; /* wrong: the warden gave another */
+    uint8_t *bytes;      /* as stored */
 } SliceRow;
 
 struct Slice {
@@ -30,8 +30,10 @@ struct Slice {
     KnotStore store;
     Error store_error; /* why there is no store */
     Why store_why;
-    Error warden_error, path_error; /* the same of the warden's last word and of a place on disk */
+    Error warden_error,
+        path_error; /* why the warden gave nothing the last time, and of a place on disk */
     Why warden_why, path_why;
+    uint64_t blamed_s;    /* when that was last said */
     WardenClient *warden; /* or NULL */
     bool warden_refused;  /* it is another's, or will not serve us */
     bool rows_from_warden;
@@ -45,7 +47,7 @@ struct Slice {
     uint8_t *done;  /* tensors that are whole in the file */
     SliceRow *rows; /* sorted by id */
     uint32_t row_count, row_room;
-    uint8_t *row_bytes; /* [row_room][4 * cols] */
+    uint8_t *row_bytes; /* [row_room][a row's bytes] */
 };
 
 /* All of `data` at a place of the file. Errors  ERR_IO, ERR_NO_SPACE. */
@@ -53,8 +55,11 @@ MUST_CHECK Error slice_write_at(int descriptor, uint64_t at, const void *data, u
                                 Why *why);
 /* Before the next try: half a second after the first, then a second, .. */
 void slice_wait(int tries);
-/* Neither has it: adds the warden's reason to the store's. Result  `error`. */
-MUST_CHECK Error slice_both_failed(Error error, const Why *warden_why, Why *why);
+/* What the warden gave was not taken: kept for slice_both_failed, and said by its name, a line a second at most, since
+ * who is wrong is so at every piece. `e` OK: it was right. */
+void slice_blame_warden(Slice *s, Error e, const Why *why);
+/* The store does not have it either: adds what was wrong with the warden. Result  `error`. */
+MUST_CHECK Error slice_both_failed(const Slice *s, Error error, Why *why);
 
 /* Puts what `part` needs into s->targets. Errors  ERR_MISSING_TENSOR. */
 MUST_CHECK Error slice_fill_list(Slice *s, const ClusterNode *part, Why *why);

@@ -418,7 +418,8 @@ static Error open_disk(WardenLevels *l, Why *why)
 
 static Error open_parts(WardenLevels *l, Why *why)
 {
-    TRY(knot_source_open(&l->source, l->options.identity.knot_id, &l->index, why));
+    TRY(knot_source_open(&l->source, l->options.identity.knot_id, l->options.tables_bytes_max,
+                         &l->index, why));
     TRY(policy_make(l, why));
     TRY(memory_make(&l->index, &l->memory, why));
     return open_disk(l, why);

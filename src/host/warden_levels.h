@@ -22,10 +22,11 @@
 
 typedef struct WardenLevelsOptions {
     WardenIdentity identity;
-    Store *store;          /* outlives the levels */
-    const char *object;    /* the knot's name there */
-    uint64_t budget_bytes; /* of memory for slabs */
-    const char *directory; /* of slab files; "": none; copied */
+    Store *store;              /* outlives the levels */
+    const char *object;        /* the knot's name there */
+    uint64_t budget_bytes;     /* of memory for slabs */
+    uint64_t tables_bytes_max; /* of memory for header and hashes */
+    const char *directory;     /* of slab files; "": none; copied */
     uint64_t directory_bytes;
     const Tell *tell;
 } WardenLevelsOptions;

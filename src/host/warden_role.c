@@ -97,6 +97,7 @@ static Error open_levels(WardenRole *w, Why *why)
                                    .store = w->store.store,
                                    .object = w->store.object,
                                    .budget_bytes = w->slab_budget_bytes,
+                                   .tables_bytes_max = w->node->cluster->warden_memory_bytes / 2,
                                    .directory = directory,
                                    .directory_bytes = w->node->self->cache_bytes,
                                    .tell = w->node->options->tell};

@@ -85,7 +85,7 @@ static Error index_check_version(const KnotIndex *x, uint64_t knot_id, Why *why)
                          "version 1 of the container has no hashes to check bytes with; encode the "
                          "model again");
     if (k->id != knot_id)
-        return error_why(why, ERR_UNSUPPORTED, "the store has knot %llx, wanted is %llx",
+        return error_why(why, ERR_UNSUPPORTED, "knot %llx came, wanted is %llx",
                          (unsigned long long)k->id, (unsigned long long)knot_id);
     uint64_t blocks = (k->block_hashes.offset + KNOT_HASH_BLOCK_BYTES - 1) / KNOT_HASH_BLOCK_BYTES;
     if (k->block_hashes.bytes != 8 * blocks)

@@ -26,7 +26,7 @@
 
 static const SynthShape shape = {"levels", "qwen2", 8,    512, 2048, 8, 2,
                                  64,       2000,    2000, 512, 1e6f, 0, false};
-enum { ARENA = 64 << 20, THREADS = 6, READ_MAX = 5 << 20 };
+enum { ARENA = 64 << 20, THREADS = 6, READ_MAX = 5 << 20, TABLES_BYTES_MAX = 32 << 20 };
 
 static char folder[64], path[128];
 static uint8_t *file;
@@ -93,6 +93,7 @@ static WardenLevels *open_levels(Store *store, uint64_t budget, const char *dire
                                    .store = store,
                                    .object = "a.knot",
                                    .budget_bytes = budget,
+                                   .tables_bytes_max = TABLES_BYTES_MAX,
                                    .directory = directory};
     if (warden_levels_open(&options, &l, &why) != OK) fail_msg("%s", why.text);
     return l;
@@ -276,14 +277,19 @@ static Error bytes_read(void *context, uint64_t offset, uint64_t bytes, uint8_t 
     return OK;
 }
 
-static Error open_index(Bytes *b, uint64_t id)
+static Error open_index_within(Bytes *b, uint64_t id, uint64_t bytes_max)
 {
     Why why;
     KnotIndex index;
     KnotSource source = {bytes_size, bytes_read, b};
-    Error e = knot_source_open(&source, id, &index, &why);
+    Error e = knot_source_open(&source, id, bytes_max, &index, &why);
     if (e == OK) knot_source_close(&index);
     return e;
+}
+
+static Error open_index(Bytes *b, uint64_t id)
+{
+    return open_index_within(b, id, TABLES_BYTES_MAX);
 }
 
 static void tables_are_checked(void **state)
@@ -292,6 +298,8 @@ static void tables_are_checked(void **state)
     Bytes good = {file, file_bytes, UINT64_MAX, 0};
     assert_int_equal(open_index(&good, knot.id), OK);
     assert_int_equal(open_index(&good, knot.id + 1), ERR_UNSUPPORTED);
+    for (uint64_t room = 0; room < 64 << 10; room += 1000)
+        assert_int_equal(open_index_within(&good, knot.id, room), ERR_TOO_LARGE);
     uint64_t payload = knot.payload_offset;
     const KnotSection sections[] = {knot.embedding_row_hashes, knot.block_hashes,
                                     knot.tensor_hashes};

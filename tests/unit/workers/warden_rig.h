@@ -306,7 +306,7 @@ static inline void rig_open(bool is_shard, const char *first, const char *last, 
                 .knot_id = rig.file.knot.id,
                 .budget_bytes = budget,
                 .has_values = has_values};
-    assert_int_equal(knot_source_open(&source, n->knot_id, &n->index, &why), OK);
+    assert_int_equal(knot_source_open(&source, n->knot_id, UINT64_MAX, &n->index, &why), OK);
     n->role = is_shard ? &node_shard_warden_role : &node_layer_warden_role;
     (void)snprintf(rig.settings[is_shard ? 2 : 0], 16, "%s", first);
     (void)snprintf(rig.settings[is_shard ? 3 : 1], 16, "%s", last);
