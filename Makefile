@@ -101,7 +101,7 @@ soak:
 # Hostile peers, the whole of them: ten thousand connections, stations and wardens that lie.
 peers:
 	@scripts/build default $(JOBS) cobord
-	@for test in crowd peers liar host_name limits; do \
+	@for test in crowd peers liar lying_warden host_name limits; do \
 	    PEERS=whole COBORD=build/cobord python3 tests/system/$${test}_test.py || exit 1; done
 
 # libFuzzer with ASan and UBSan: every target (or TARGETS="gguf knot") for so long, from its seeds; the ledger adds up.

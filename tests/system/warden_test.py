@@ -139,7 +139,7 @@ class Identity(Base):
             cluster.write()
             stations, shards = cluster.all_without_file()
             self.text_is_right(stations, shards)
-        self.assertIn("warden is not used", stations[0].errors())
+        self.assertIn("layer-warden-0 is passed over", stations[0].errors())
         self.assertIn(OTHER.knot_id, stations[0].errors())
         self.assertEqual(stats(warden)["l1"]["misses"], 0)
 
