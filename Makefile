@@ -38,12 +38,14 @@ test-workers:
 	@scripts/build default $(JOBS)
 	@cd build && ctest -R 'system\.(workers|deploy|conformance)' --output-on-failure
 
-# What takes long: a 7B-shaped model in 128 MiB, the other compiler, ThreadSanitizer, ten minutes of fuzzing per target.
+# What takes long, half a day: a 7B-shaped model in 128 MiB, the other compiler, ThreadSanitizer, an hour of soak, ten
+# minutes of fuzzing per target.
 test-long: test
 	@COBORD=build/cobord python3 tests/system/memory_test.py --long
 	@scripts/build gcc $(JOBS)
 	@cd build-gcc && $(CTEST) -L 'unit|kernel'
 	@$(MAKE) tsan
+	@$(MAKE) soak
 	@$(MAKE) fuzz-replay
 	@$(MAKE) fuzz MINUTES=10
 
