@@ -583,8 +583,9 @@ class UnfitClusterTest(unittest.TestCase):
         c = Cluster(without=("station-1", "shard-0"))
         try:
             self.assertEqual(c.call("GET", "/health")[0], 200)
-            wait_until(lambda: "no connection" in c.missing(), "asked")
+            wait_until(lambda: "not asked yet" not in c.missing(), "asked")
             missing = c.missing()
+            self.assertIn("no connection", missing)
             self.assertIn("station-1 (layers 15-end)", missing)
             self.assertIn("shard-0 (ids 0-24576)", missing)
             self.assertNotIn("station-0", missing)
