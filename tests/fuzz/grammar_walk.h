@@ -5,7 +5,7 @@
 
 #include "text/grammar_machine.h"
 
-enum { WALK_STEPS_MAX = 400 };
+enum { WALK_STEPS_MAX = 400, WALK_VISITS_MAX = 1 << 20 };
 
 static inline uint32_t walk_draw(uint64_t *seed, uint32_t below)
 {
@@ -13,13 +13,15 @@ static inline uint32_t walk_draw(uint64_t *seed, uint32_t below)
     return (uint32_t)(*seed >> 33) % below;
 }
 
-/* A walk of at most WALK_STEPS_MAX bytes, which prefers to close. Result  its bytes when it came to an end, else 0. */
+/* A walk of at most WALK_STEPS_MAX bytes, which prefers to close and gives up where it would take seconds. Result  its
+ * bytes when it came to an end, else 0. */
 static inline size_t walk_to_end(GrammarMachine *m, uint64_t *seed, uint8_t *out)
 {
     static const char closing[] = "\"}]0e";
     for (size_t bytes = 0; bytes < WALK_STEPS_MAX; bytes++) {
         if (grammar_machine_may_end(m, grammar_machine_state(m)) && walk_draw(seed, 3))
             return bytes;
+        if (grammar_machine_visits(m) > WALK_VISITS_MAX) return 0;
         uint32_t start = walk_draw(seed, 256), tried = 0;
         uint8_t byte = walk_draw(seed, 2) ? (uint8_t)closing[walk_draw(seed, 5)] : (uint8_t)start;
         bool taken = grammar_machine_take(m, byte);
