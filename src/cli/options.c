@@ -274,6 +274,7 @@ bool options_parse_size(const char *text, uint64_t *out)
     char *end;
     if (!isdigit((unsigned char)text[0])) return false;
     double value = strtod(text, &end);
+    if (end != text + strspn(text, "0123456789.")) return false; /* 0x10, 1e3 */
     static const char letters[] = "KMGT";
     const char *letter = *end ? strchr(letters, toupper((unsigned char)*end)) : NULL;
     if (letter && *letter) {
@@ -284,7 +285,7 @@ bool options_parse_size(const char *text, uint64_t *out)
     } else if (*end == 'B') {
         end++;
     }
-    if (*end || memchr(text, 'x', strlen(text)) || !(value < 1e18)) return false;
+    if (*end || !(value < 1e18)) return false;
     *out = (uint64_t)value;
     return true;
 }
