@@ -123,7 +123,7 @@ static void sizes(void **state)
                 {"0.5K", 512}};
     static const char *const bad[] = {"",      "M",     "-1",  "1X",  "1 M",  "1MM",
                                       "0x10",  "1e400", "nan", "inf", "1e30", "99999999999T",
-                                      "12abc", " 12",   "1Mi", "+1",   "1e3",  "2223E-223",
+                                      "12abc", " 12",   "1Mi", "+1",  "1e3",  "2223E-223",
                                       "1.2.3"};
     uint64_t bytes;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
