@@ -111,13 +111,14 @@ class Serve(Base):
             crowd.close()
 
     def test_who_has_few_stays(self):
-        """An address with ten silent connections beside one with thousands."""
-        few = Crowd(self.server.port, 10, sources=("127.5.5.5",))
+        """Addresses with ten silent connections each, beside one with thousands. One of a thousand addresses shares
+        that one's count, and nobody knows which: so of three, two."""
+        few = [Crowd(self.server.port, 10, sources=(f"127.5.5.{i}",)) for i in (5, 6, 7)]
         crowd = Crowd(self.server.port, 3000)
         self.assertTrue(nodes.wait_for(lambda: crowd.standing() < LINES))
-        self.assertEqual(few.standing(), 10)
-        few.close()
-        crowd.close()
+        self.assertGreaterEqual([one.standing() for one in few].count(10), 2)
+        for one in (*few, crowd):
+            one.close()
 
     def test_readers_that_do_not_read(self):
         """Each has asked twenty times and reads none of it: after five seconds they make room. Small segments keep the
