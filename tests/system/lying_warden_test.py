@@ -281,7 +281,7 @@ class Base(unittest.TestCase):
         if word is not None:
             self.assertTrue(nodes.wait_for(lambda: any(f"{name} is passed over" in line and word in line
                                                        for line in said().splitlines()), 5), (word, said()))
-        self.said_at = time.monotonic()
+            self.said_at = time.monotonic()
         self.assertTrue(node.alive())
         self.assertLess(node.memory("VmHWM"), BUDGET)
         return out
