@@ -16,7 +16,8 @@ enum {
     CALL_BYTES_MIN = 60   /* of a message's JSON */
 };
 
-_Static_assert(JSON_CHECK_DEPTH_MAX <= REQUEST_TOOL_DEPTH_MAX, "calls that went out come back");
+_Static_assert((int)JSON_CHECK_DEPTH_MAX <= (int)REQUEST_TOOL_DEPTH_MAX,
+               "calls that went out come back");
 
 size_t request_tools_bytes(size_t body_bytes)
 {

@@ -40,7 +40,7 @@ static HttpCall *fuzz_wait(HttpClient *client, int timeout_ms)
     server.body.left -= n;
     if (server.body.left && !server.cancelled) return NULL;
     call->error = server.cancelled ? ERR_CANCELLED : server.error;
-    if (call->error != OK) (void)error_why(&call->why, call->error, "the line is down");
+    if (call->error != OK) call->error = error_why(&call->why, call->error, "the line is down");
     return call;
 }
 

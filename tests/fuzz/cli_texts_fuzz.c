@@ -38,8 +38,7 @@ static void try_hosts(Feed *f, bool file)
         char *text = (char *)rest;
         size_t length = strlen(text);
         bool path = strchr(text, '/') || (length > 5 && strcmp(text + length - 5, ".json") == 0);
-        error = path ? ERR_USAGE : hosts_read(text, &hosts, &why);
-        if (path) (void)error_why(&why, ERR_USAGE, "a path");
+        error = path ? error_why(&why, ERR_USAGE, "a path") : hosts_read(text, &hosts, &why);
     }
     if (error == OK) check_hosts(&hosts);
     else CHECK(why.text[0]);
