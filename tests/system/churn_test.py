@@ -98,9 +98,9 @@ class Churn(unittest.TestCase):
 
     def test_a_thousand(self):
         dice = random.Random(5)
-        self.fill_caches()
         self.cycles(WARM_UP, dice)
         self.idle()
+        self.fill_caches()  # last: the system may have taken pages of the file away that rested
         nodes, before = self.c.nodes(), self.memory()
         self.cycles(CYCLES, dice)
         self.idle()
