@@ -18,6 +18,7 @@ import unittest
 import _terminal
 import _wardens
 import up_test
+from _nodes import wait_for
 from serve_test import CHAT, Server, content, events_in, greedy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
@@ -269,7 +270,7 @@ class Logs(Base):
             disk.free()
             c.request("GET", "/v1/models")
             self.assertEqual(c.getresponse().status, 200)
-            self.assertIn("were dropped", (disk.path / "log").read_text())
+            self.assertTrue(wait_for(lambda: "were dropped" in (disk.path / "log").read_text()))  # after the answer
         finally:
             process.terminate()
             self.assertEqual(process.wait(60), 0)
