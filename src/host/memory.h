@@ -21,8 +21,8 @@ uint64_t memory_total(void);
 uint64_t memory_swap_total(void);
 uint64_t memory_swap_free(void);
 
-/* Of this process, file pages counted, in bytes: at its peak (VmHWM) and now (VmRSS). 0 when not
- * known. No allocation. */
+/* Of this process, file pages counted, in bytes: at its peak (VmHWM) and now (VmRSS, without what
+ * ThreadSanitizer takes). 0 when not known. No allocation. */
 uint64_t memory_peak(void);
 uint64_t memory_resident(void);
 

@@ -89,7 +89,6 @@ static Error read_missing(Slice *s, const SliceRow *row, Why *why)
 static Error fetch_rows(Slice *s, SliceRow *rows, uint32_t count, Why *why)
 {
     bool asks = s->warden && s->rows_from_warden && warden_client_alive(s->warden);
-    for (uint32_t i = 0; i < count; i++) rows[i].missing = true;
     Error e = asks ? ask_warden(s, rows, count, why) : OK;
     if (e == ERR_CANCELLED) return e;
     for (uint32_t i = 0; i < count; i++) {

@@ -47,18 +47,6 @@ UNPACK_INLINE void dot_groups(const uint8_t q[][LINE_BYTES], uint32_t groups, co
             for (uint32_t b = 0; b < 4; b++) out->row[r] += q[g][4 * r + b] * a[4 * g + b];
 }
 
-UNPACK_INLINE int32_t zero_point(BlockType type)
-{
-    switch (type) {
-    case BLOCK_Q4_0: return 8;
-    case BLOCK_Q5_0: return 16;
-    case BLOCK_Q8_0: return 128;
-    case BLOCK_Q3_K: return 4;
-    case BLOCK_Q6_K: return 32;
-    default: return 0;
-    }
-}
-
 static void load_halves(const uint8_t *in, float out[PANEL_ROWS])
 {
     for (uint32_t r = 0; r < PANEL_ROWS; r++) out[r] = block_f16_to_f32(bytes_load16(in + 2 * r));
@@ -79,7 +67,7 @@ UNPACK_INLINE void panel_32(BlockType type, const uint8_t *panel, uint32_t cols,
         for (uint32_t t = 0; t < tokens; t++) {
             const Activation32 *a = (const Activation32 *)(const void *)(activations + t * stride) + b;
             Sums s;
-            dot_groups(q, 8, a->q, zero_point(type), &s);
+            dot_groups(q, 8, a->q, unpack_zero_point(type), &s);
             for (uint32_t r = 0; r < PANEL_ROWS; r++) {
                 float step = d[r] * (a->scale * (float)s.row[r]);
                 if (unpack_has_min(type)) step = step + m[r] * a->scale_sum;
@@ -127,7 +115,7 @@ UNPACK_INLINE void integers_256(BlockType type, const uint8_t *pairs, const uint
         const int8_t *part = a->q + 4 * groups * n;
         int32_t sum_a = 0;
         for (uint32_t e = 0; e < 4 * groups; e++) sum_a += part[e];
-        dot_groups(q + groups * n, groups, part, zero_point(type), &s);
+        dot_groups(q + groups * n, groups, part, unpack_zero_point(type), &s);
         add_scaled(type, pairs, n, a->k[8 * n / count], &s, sum_a, i, j);
     }
 }
