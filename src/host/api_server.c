@@ -18,7 +18,13 @@
 #include "host/log.h"
 #include "host/web_files.h"
 
-enum { INTAKE_THREADS = 2, FLUSH_S_MAX = 10, CONNECTIONS_MAX = 1024, BODIES_BYTES_MAX = 64 << 20 };
+enum {
+    INTAKE_THREADS = 2,
+    FLUSH_S_MAX = 10,
+    FLUSH_HURRIED_S_MAX = 1, /* after a second signal */
+    CONNECTIONS_MAX = 1024,
+    BODIES_BYTES_MAX = 64 << 20
+};
 
 struct ApiServer {
     ApiServerOptions options;
@@ -136,6 +142,18 @@ static void sleep_until_news(ApiServer *a, int timeout_ms)
         return;
 }
 
+/* What is finished, or was ended with a word about it, still has to reach its readers. */
+static void flush(ApiServer *a)
+{
+    uint64_t begin_ns = clock_now_ns();
+    for (;;) {
+        uint64_t max_s = signals < 2 ? FLUSH_S_MAX : FLUSH_HURRIED_S_MAX;
+        if (!http_server_busy(a->http) || clock_now_ns() - begin_ns >= max_s * 1000000000ull)
+            return;
+        sleep_until_news(a, 50);
+    }
+}
+
 void api_server_run(ApiServer *a)
 {
     for (;;) {
@@ -146,9 +164,7 @@ void api_server_run(ApiServer *a)
         if (turn == SERVE_OVER) break;
         if (turn == SERVE_IDLE) sleep_until_news(a, 1000);
     }
-    /* What is finished still has to reach its readers. */
-    for (int i = 0; i < FLUSH_S_MAX * 20 && http_server_busy(a->http) && signals < 2; i++)
-        sleep_until_news(a, 50);
+    flush(a);
 }
 
 /* ---- Threads that read requests ---- */

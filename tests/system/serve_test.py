@@ -835,15 +835,16 @@ class OtherServersTest(unittest.TestCase):
         self.assertEqual(got[0]["usage"]["completion_tokens"], 150)
 
     def test_second_signal(self):
-        server = Server("--context", "1024", "--slots", "1", "--drafts", "0")  # guesses would be through too soon
-        stream = server.open_stream(LONG)
+        """Every reader still learns why its answer ends."""
+        server = Server("--context", "1024", "--slots", "8", "--drafts", "0")  # guesses would be through too soon
+        streams = [server.open_stream(LONG) for _ in range(8)]
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.2)
         server.process.send_signal(signal.SIGTERM)
-        rest = read_until(stream, b"\r\n0\r\n")
-        self.assertIn(b"shutting_down", rest)
-        stream.close()
-        server.wait()
+        for stream in streams:
+            self.assertIn(b"shutting_down", read_until(stream, b"\r\n0\r\n"))
+            stream.close()
+        self.assertEqual(server.wait(), 0)
 
     def test_places(self):
         server = Server("--context", "256", "--slots", "1")
