@@ -3,14 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lend.h"
 #include "wire/cluster_file.h"
 
-static Error fuzz_parse(const char *text, size_t bytes, void **memory, ClusterFile *out)
+enum { TEXT_ROOM = 1 << 20 };
+
+static Error fuzz_parse(const char *text, size_t bytes, Lend *memory, ClusterFile *out)
 {
     size_t room = cluster_file_arena_bytes(bytes);
     Why why;
-    *memory = malloc(room);
-    Arena arena = arena_make(*memory, room);
+    Arena arena = arena_make(lend(memory, room), room);
     Error e = cluster_file_parse(text, bytes, &arena, out, &why);
     if (e == ERR_MEMORY) abort(); /* the size surely suffices */
     return e;
@@ -18,23 +20,20 @@ static Error fuzz_parse(const char *text, size_t bytes, void **memory, ClusterFi
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static Lend memory, memory_again, text_memory;
     ClusterFile file, again;
-    void *memory = NULL, *memory_again = NULL;
     Why why;
     if (size > 65536) return 0;
     if (fuzz_parse((const char *)data, size, &memory, &file) == OK) {
-        size_t bytes = 0, room = (size_t)1 << 20;
-        char *text = malloc(room);
-        if (cluster_file_write(&file, text, room, &bytes, &why) != OK) abort();
+        size_t bytes = 0;
+        char *text = lend(&text_memory, TEXT_ROOM);
+        if (cluster_file_write(&file, text, TEXT_ROOM, &bytes, &why) != OK) abort();
         if (fuzz_parse(text, bytes, &memory_again, &again) != OK) abort();
         if (again.node_count != file.node_count || again.knot_id != file.knot_id) abort();
         for (uint32_t i = 0; i < file.node_count; i++)
             if (strcmp(file.nodes[i].id, again.nodes[i].id) != 0 ||
                 file.nodes[i].warden != again.nodes[i].warden)
                 abort();
-        free(text);
-        free(memory_again);
     }
-    free(memory);
     return 0;
 }
