@@ -18,7 +18,7 @@ import tempfile
 import time
 import unittest
 
-from _ports import free_ports
+from _ports import free_ports, take
 from _servers import start_s3
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -46,7 +46,7 @@ def is_free_everywhere(port):
 def free_base():
     """A port with the two after it free."""
     for port in free_ports(50):
-        if all(is_free_everywhere(port + i) for i in range(3)):
+        if all(is_free_everywhere(port + i) for i in range(3)) and all(take(port + i) for i in (1, 2)):
             return port
     raise AssertionError("no three free ports in a row")
 
