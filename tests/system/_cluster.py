@@ -23,6 +23,7 @@ from up_test import COBORD, MODEL, Up, environment, is_gone, wait_until
 from _wardens import FileServer  # noqa: F401
 
 SPREAD = 1024
+TRIES = 5
 # One token a step, so that there is time to hit a node; draft_test has guesses and failures together.
 STEADY = "--drafts", "0"
 # Part of a request: there are as many tokens as were asked for.
@@ -208,8 +209,12 @@ class Stream:
     def __init__(self, cluster, body, path=CHAT):
         self.cluster, self.path = cluster, path
         self.body = dict(body, stream=True)
+        self.breaks, self.degraded, self.before = 0, False, []
+        self.begin()
+
+    def begin(self):
         self.pieces, self.place = [], None
-        self.error, self.ended, self.breaks, self.degraded = None, False, 0, False
+        self.error, self.ended = None, False
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
@@ -262,11 +267,20 @@ class Stream:
                 self.pieces.append(piece)
 
     def wait_pieces(self, count, seconds=60):
-        wait_until(lambda: len(self.pieces) >= count or self.error or self.ended, seconds)
+        """So many have come, and it goes on. One that was over before anybody looked is begun again: whoever waits
+        wants to do something in its midst, and a test may rest for longer than a short answer takes."""
+        for _ in range(TRIES):
+            wait_until(lambda: len(self.pieces) >= count or self.error or self.ended, seconds)
+            if not self.ended or len(self.pieces) < count:
+                break
+            self.before.append(self.text())
+            self.begin()
         assert len(self.pieces) >= count and not self.ended, (self.pieces, self.error)
 
     def text(self, seconds=150):
         self.thread.join(seconds)
         assert self.ended and not self.error, (self.error, "".join(self.pieces), self.cluster.errors()[-3000:])
         assert not self.degraded
-        return "".join(self.pieces)
+        text = "".join(self.pieces)
+        assert not self.before or self.before[0] == text, (self.before[0], text)
+        return text
