@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 
@@ -183,11 +184,8 @@ class CliTest(unittest.TestCase):
         """What reaches a terminal of that width."""
         pid, terminal = pty.fork()
         if pid == 0:
+            termios.tcsetwinsize(0, (24, columns))  # before it looks
             os.execve(COBORD, [COBORD, *arguments], environment())
-        import fcntl
-        import struct
-        import termios
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         out, end = b"", time.time() + 120
         while time.time() < end:
             if not select.select([terminal], [], [], 1)[0]:
