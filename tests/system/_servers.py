@@ -177,6 +177,31 @@ class S3(RealServer):
         return subprocess.Popen(arguments, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, env=env)
 
 
+class Slowly:
+    """A way to a server on which requests go at so many bytes a second until hurry(): what is to be seen in their midst
+    is there to be seen, however fast the machine is."""
+
+    def __init__(self, server, bytes_a_second):
+        program = os.environ.get("FAULT_PROXY", os.path.join(ROOT, "build/tests/fault_proxy"))
+        self.process = subprocess.Popen([program, "0", f"127.0.0.1:{server.port}", "--side", "requests", "--slow",
+                                         str(bytes_a_second)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.port = int(self.process.stdout.readline().split()[1])
+
+    def hurry(self):
+        self.process.stdin.write("clear\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "ok\n"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
 def s3_program():
     done = subprocess.run([os.path.join(ROOT, "scripts", "s3-server")], text=True, capture_output=True)
     if done.returncode:

@@ -40,7 +40,7 @@ SCRIPTS = {"coordinator": "coordinator.mjs", "station": "station.mjs", "shard": 
 
 STAND_IN = """\
 #!/usr/bin/env python3
-import json, os, sys
+import json, os, sys, time
 state = {state!r}
 with open(os.path.join(state, "calls"), "a") as f:
     f.write(json.dumps({{"arguments": sys.argv[1:], "account": os.environ.get("CLOUDFLARE_ACCOUNT_ID")}}) + "\\n")
@@ -60,6 +60,10 @@ if words[0] == "deploy" and "--dry-run" not in words:
         print("\\x1b[31m\\u2718 \\x1b[41;31m[\\x1b[41;97mERROR\\x1b[41;31m]\\x1b[0m \\x1b[1mA request to the API "
               "failed.\\x1b[0m")
         sys.exit(1)
+    while config["name"].endswith(os.environ.get("STAND_IN_WAITS", "nothing")):
+        if os.path.exists(os.path.join(state, "seen")):
+            break
+        time.sleep(0.01)
     if config["workers_dev"]:
         print("Deployed " + config["name"] + " triggers\\n  https://" + config["name"] + ".someone.workers.dev")
 """
@@ -442,27 +446,37 @@ class Deployments(Case):
         self.assertNotIn("\x1b", last)
         self.assertEqual(self.deployed(), ["shard-0", "shard-1", "station-0"])
 
-    def begin(self, stderr, **how):
+    def slowly(self):
+        """The way to the store takes ten seconds for the file, and is in the environment's address."""
+        way = self.enterContext(_servers.Slowly(self.server, 9 << 20))
+        return way, {**self.server.environment, "COBORD_S3_ENDPOINT": f"http://127.0.0.1:{way.port}"}
+
+    def begin(self, stderr, store, **how):
         env = {**{k: v for k, v in os.environ.items() if not k.startswith(SECRET_NAMES) or k == "COBORD_CACHE"},
-               **self.server.environment, "XDG_CONFIG_HOME": os.path.join(self.folder, "config")}
+               **store, "XDG_CONFIG_HOME": os.path.join(self.folder, "config")}
         words = [COBORD, "deploy", "cloudflare", MODEL, "-o", self.out, "--wrangler", self.program, "--modules",
                  self.modules]
         return subprocess.Popen(words, stderr=stderr, stdout=subprocess.PIPE, env=env, **how)
 
     def test_a_bar_on_a_terminal(self):
-        env = {**environment(), **self.server.environment, "XDG_CONFIG_HOME": os.path.join(self.folder, "config")}
+        way, store = self.slowly()
+        env = {**environment(), **store, "XDG_CONFIG_HOME": os.path.join(self.folder, "config"),
+               "STAND_IN_WAITS": "station-0"}
         words = [COBORD, "deploy", "cloudflare", MODEL, "-o", self.out, "--wrangler", self.program, "--modules",
                  self.modules]
         with Terminal(words, columns=80, env=env) as t:
             t.wait(r"^upload  \[=*>? *\] +\d+ %  \d+ MB of \d+ MB")
+            way.hurry()
             t.wait(r"^deployed 2 of \d+: station-0")
+            pathlib.Path(self.folder, "seen").touch()
             self.assertEqual(t.code(), 0)
             self.assertNotRegex(t.screen(), r"upload  \[")
             self.assertRegex(t.screen(), r"(?m)^cobord: deployed: \d+ scripts$")
 
     def test_ctrl_c(self):
         """In the middle of the upload: nothing has the final name, and the next run goes on."""
-        p = self.begin(subprocess.PIPE, text=True)
+        way, store = self.slowly()
+        p = self.begin(subprocess.PIPE, store, text=True)
         parts = pathlib.Path(self.folder, "store", "cobord")
         end = time.time() + 60
         while time.time() < end and not any(f.is_file() and f.stat().st_size >= 8 * MIB for f in parts.rglob("*")):
@@ -472,7 +486,8 @@ class Deployments(Case):
         self.assertEqual(p.returncode, 128 + signal.SIGINT, errors)
         self.assertIn("goes on from there", errors)
         self.assertEqual([f.name for f in parts.iterdir() if f.name.endswith(".knot")], [])
-        done = self.deploy(**self.server.environment)
+        way.hurry()
+        done = self.deploy(**store)
         self.assertIn("an upload that was begun goes on", done.stderr)
 
 
