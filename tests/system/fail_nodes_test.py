@@ -85,6 +85,8 @@ class Cluster(nodes.Cluster):
         with selectors.DefaultSelector() as s:
             s.register(node.process.stdout, selectors.EVENT_READ)
             node.line = node.process.stdout.readline().strip() if s.select(START_SECONDS) else None
+        if node.line == "":  # about to end by itself: with its own code, not by our signal
+            node.process.wait(30)
         self.nodes.append(node)
         return node
 
@@ -166,8 +168,9 @@ class Answering:
         if kind in UNSEEN:
             self.checks.that(answer == right, f"{where}: is noticed: {answer[0]} {answer[1][:200]}")
         after = self.asking.ask(which)
-        if after[0] == 503:  # what rested from a failure
-            time.sleep(1.1)
+        end = time.monotonic() + 10
+        while after[0] == 503 and time.monotonic() < end:  # what rests from a failure, for a second
+            time.sleep(0.2)
             after = self.asking.ask(which)
         self.checks.that(after == right, f"{where}: the next one: {after[0]} {after[1][:300]}")
         return self.node.alive()
@@ -263,7 +266,10 @@ class Up:
             env={**nodes.environment(), "XDG_STATE_HOME": str(folder), **faults.environment})
         with selectors.DefaultSelector() as s:
             s.register(self.process.stdout, selectors.EVENT_READ)
-            line = self.process.stdout.readline().strip() if s.select(START_SECONDS) else ""
+            line = self.process.stdout.readline() if s.select(START_SECONDS) else None
+        if line == "":
+            self.process.wait(30)
+        line = (line or "").strip()
         self.port = int(line.rsplit(":", 1)[1]) if "http://" in line else None
 
     def ask(self):

@@ -50,7 +50,10 @@ class Server:
             s.register(self.process.stdout, selectors.EVENT_READ)
             if not s.select(START_SECONDS):
                 return None
-        match = re.search(r":(\d+)$", self.process.stdout.readline().strip())
+        line = self.process.stdout.readline()
+        if not line:  # it is about to end by itself: with its own code, not by our signal
+            self.process.wait(30)
+        match = re.search(r":(\d+)$", line.strip())
         return int(match.group(1)) if match else None
 
     def errors(self):
@@ -160,11 +163,10 @@ class Serving:
         self.fair(answer, where)
         if kind in UNSEEN:
             self.checks.that(answer == self.right, f"{where}: is noticed: {answer}")
-        for _ in range(50):  # what was cut off is cleared away meanwhile
-            after = self.ask()
-            if after[0] != 503:
-                break
+        end, after = time.monotonic() + 10, self.ask()
+        while after[0] == 503 and time.monotonic() < end:  # what was cut off is cleared away meanwhile
             time.sleep(0.02)
+            after = self.ask()
         self.checks.that(after == self.right, f"{where}: the next one: {after}")
         alive = self.server.process.poll() is None
         self.checks.that(alive, f"{where}: ended with {self.server.process.poll()}: {self.server.errors()[-600:]}")
