@@ -43,6 +43,7 @@ MEASURED_TEXT = [
     (re.compile(rb'"(total_duration|load_duration|prompt_eval_duration|eval_duration)":\d+'), rb'"\1":T'),
     (re.compile(rb'"(expires_at)":"[^"]*"'), rb'"\1":T'),
 ]
+SETTLE_SECONDS = 30
 HEADERS = ("content-type", "allow", "retry-after", "content-length")
 # Section 10 of the page of frames.
 RETRYABLE = {"checksum", "truncated", "session", "position", "io", "again", "capacity", "cancelled", "memory",
@@ -59,12 +60,12 @@ class Case:
 
     `status` is a number or a tuple of them; `code` of an error; `says`: a pattern in its message; `body` is sent;
     `gives`: the answer's bytes. `kind` says how to compare: "bytes", "forward" (a frame with microseconds), "json"
-    (members), "metrics", "text" (a coordinator's), "status" (that alone). `pause`: seconds before it is asked, for what
-    comes after the answer of the case before."""
+    (members), "metrics", "text" (a coordinator's), "status" (that alone). `until`: of the answer, true when
+    what comes after the answers of the cases before has come; it is asked again till then."""
 
     def __init__(self, node, request, status, code=None, body=None, key=KEY, headers=None, says=None, gives=None,
-                 allow=None, kind="bytes", chunked=False, pause=0.0):
-        self.node, self.pause = node, pause
+                 allow=None, kind="bytes", chunked=False, until=None):
+        self.node, self.until = node, until
         self.method, self.path = request.split(" ", 1)
         self.statuses = status if isinstance(status, tuple) else (status,)
         self.code, self.body, self.says, self.gives, self.allow = code, body, says, gives, allow
@@ -130,8 +131,11 @@ def play(address, cases):
     lines, answers = Lines(address), []
     try:
         for case in cases:
-            time.sleep(case.pause)
             answers.append(lines.ask(case))
+            end = time.monotonic() + SETTLE_SECONDS
+            while case.until and not case.until(answers[-1]) and time.monotonic() < end:
+                time.sleep(0.05)
+                answers[-1] = lines.ask(case)
         return answers
     finally:
         lines.close()
