@@ -357,7 +357,8 @@ class LinksTest(DoctorTest):
                                   env=environment())
         try:
             end = time.monotonic() + 60
-            while not re.search(rf"(?m)^{MODEL}: \d+ slots", self.read("log")) and time.monotonic() < end:
+            said = (rf"(?m)^{MODEL}: \d+ slots", "the cluster is complete")
+            while not all(re.search(words, self.read("log")) for words in said) and time.monotonic() < end:
                 time.sleep(0.1)
             before = self.read("log")
             found = Findings("--cluster", self.path("up", "cluster.json"))
@@ -467,11 +468,14 @@ class StoreTest(DoctorTest):
                               AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="secret-of-this-test")
             self.assertEqual(found.one("address")["state"], "problem")
             self.assertLess(found.seconds, SECONDS_MAX)
-            env = environment(COBORD_S3_ENDPOINT=f"http://127.0.0.1:{hanging.getsockname()[1]}")
+        with socket.create_server(("127.0.0.1", 0)) as hanging:
+            env = environment(COBORD_S3_ENDPOINT=f"http://127.0.0.1:{hanging.getsockname()[1]}",
+                              AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="secret-of-this-test")
             asked = subprocess.Popen([COBORD, "doctor", "--store", "s3://bucket"], env=env, stdout=subprocess.DEVNULL)
-            time.sleep(1)
-            asked.send_signal(signal.SIGINT)
-            self.assertEqual(asked.wait(SECONDS_MAX), 130)
+            hanging.settimeout(60)
+            with hanging.accept()[0]:  # it waits for an answer
+                asked.send_signal(signal.SIGINT)
+                self.assertEqual(asked.wait(SECONDS_MAX), 130)
         found = self.look("s3://bucket", AWS_ACCESS_KEY_ID="id")
         self.assertIn("AWS_SECRET_ACCESS_KEY is not", found.one("address")["found"])
 
