@@ -48,12 +48,12 @@ def files(process):
 
 class Base(unittest.TestCase):
     def stands(self, port, process, name, sources, honest, open_now, room):
-        """A crowd comes, and stays for two seconds. Result: what stands."""
+        """A crowd comes, and stays for two seconds, and as long as two requests take. Result: what stands."""
         before, had = resident(process), files(process)
         watch = Watch(port, "127.99.0.1")
         crowd = Crowd(port, COUNT, SAID[name], sources)
         began, asked = time.monotonic(), 0
-        while time.monotonic() - began < 2:
+        while asked < 2 or time.monotonic() - began < 2:
             honest()
             asked += 1
         stands, grown = open_now(), resident(process) - before
@@ -64,7 +64,6 @@ class Base(unittest.TestCase):
         self.assertEqual(watch.failures, [])
         self.assertLessEqual(stands, room)
         self.assertLess(p99, P99_MS)
-        self.assertGreater(asked, 1)
         self.assertLess(grown, 80)
         self.assertTrue(nodes.wait_for(lambda: open_now() < 10 and files(process) <= had + 2, 20),
                         (open_now(), files(process), had))
