@@ -5,6 +5,7 @@ the old one or the new one; what serves goes on without its journal, its cache o
 
 On small disks in memory, which are mounted where only this process and its children see them."""
 import ctypes
+import errno
 import http.client
 import json
 import os
@@ -60,8 +61,12 @@ class Disk:
         self.filler.unlink(missing_ok=True)
         state = os.statvfs(self.path)
         free = state.f_bavail * state.f_frsize - (left_kib << 10)
-        with open(self.filler, "wb") as f:
-            f.write(bytes(max(free, 0)))
+        with open(self.filler, "wb", buffering=0) as f:
+            try:
+                f.write(bytes(max(free, 0)))
+            except OSError as error:  # somebody took of it meanwhile
+                if left_kib or error.errno != errno.ENOSPC:
+                    raise
 
     def free(self):
         self.filler.unlink()
@@ -143,6 +148,7 @@ class Chats(Base):
             t.wait(r"/help")
             t.type("Say one.\n")
             up_test.wait_until(lambda: history.exists() and history.read_text() == "Say one.\n")
+            t.wait(r"Say one\.\n[\s\S]*\n> *\n")
             t.type(f"/save {out}\n")
             up_test.wait_until(out.exists)
             old = out.read_bytes()
