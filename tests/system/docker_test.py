@@ -131,7 +131,7 @@ class Running(unittest.TestCase):
         for pod in pods.pods:
             pods.start(pod)
         for pod in pods.pods:
-            self.assertTrue(wait_for(lambda: pods.probe(pod) == 0, 20), "".join(map(pods.log, pods.pods)))
+            self.assertTrue(wait_for(lambda: pods.probe(pod) == 0, 60), "".join(map(pods.log, pods.pods)))
         coordinator = pods.pods[0]
         status, answer = helm_test.Running.ask(self, coordinator, "/v1/chat/completions", {
             "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 4, "temperature": 0},

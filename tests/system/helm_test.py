@@ -191,9 +191,9 @@ class Running(unittest.TestCase):
         for pod in pods.pods:
             pods.start(pod)
         for pod in pods.pods[:-1]:
-            self.assertTrue(wait_for(lambda: pods.probe(pod) == 0, 20), pods.log(pod))
+            self.assertTrue(wait_for(lambda: pods.probe(pod) == 0, 60), pods.log(pod))
         coordinator = pods.pods[-1]
-        self.assertTrue(wait_for(lambda: self.ask(coordinator, "/ready")[0] == 200, 20), pods.log(coordinator))
+        self.assertTrue(wait_for(lambda: self.ask(coordinator, "/ready")[0] == 200, 60), pods.log(coordinator))
         status, answer = self.ask(coordinator, "/v1/chat/completions", {
             "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 4, "temperature": 0}, key=key)
         self.assertEqual((status, answer["usage"]["completion_tokens"]), (200, 4))
