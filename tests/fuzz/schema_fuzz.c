@@ -334,6 +334,24 @@ static void check_text(yyjson_val *schema, const uint8_t *text, size_t bytes)
     yyjson_doc_free(doc);
 }
 
+/* The bytes of every token, as the tokenizer gave them once. */
+static struct {
+    uint8_t bytes[SMALL_TOKENS_MAX][64];
+    size_t counts[SMALL_TOKENS_MAX];
+} pieces;
+
+static void keep_pieces(const GrammarVocab *v)
+{
+    uint8_t piece[TOKENIZER_PIECE_BYTES_MAX];
+    for (uint32_t i = 0; i < v->id_count; i++) {
+        size_t *bytes = &pieces.counts[v->ids[i]];
+        CHECK(tokenizer_piece(v->tokenizer, v->ids[i], false, piece, sizeof piece, bytes, NULL) ==
+              OK);
+        CHECK(*bytes <= sizeof pieces.bytes[0]);
+        memcpy(pieces.bytes[v->ids[i]], piece, *bytes);
+    }
+}
+
 static const GrammarVocab *vocabulary(void)
 {
     static GrammarVocab v;
@@ -347,16 +365,16 @@ static const GrammarVocab *vocabulary(void)
     Arena scratch = arena_make(lent, bytes), arena = arena_make(malloc(bytes), bytes);
     CHECK(grammar_vocab_build(s->tokenizer, 0, s->vocab.tokens, &scratch, &arena, &v, &why) == OK);
     free(lent);
+    keep_pieces(&v);
     return &v;
 }
 
 /* What the machine says of a token: 1 it takes all of its bytes, 0 it does not, -1 a pool was full. */
-static int machine_takes(GrammarMachine *m, const Tokenizer *t, uint32_t id)
+static int machine_takes(GrammarMachine *m, uint32_t id)
 {
-    uint8_t piece[TOKENIZER_PIECE_BYTES_MAX];
-    size_t bytes;
+    const uint8_t *piece = pieces.bytes[id];
+    size_t bytes = pieces.counts[id];
     uint32_t state = grammar_machine_state(m);
-    CHECK(tokenizer_piece(t, id, false, piece, sizeof piece, &bytes, NULL) == OK);
     for (size_t i = 0; i < bytes; i++) {
         state = grammar_machine_next(m, state, piece[i]);
         if (state == GRAMMAR_DEAD) return 0;
@@ -382,7 +400,7 @@ static void check_masks(const Grammar *g, const GrammarLimits *limits, GrammarMa
         for (uint32_t i = 0; i < v->id_count; i++) {
             uint32_t id = v->ids[i];
             bool allowed = grammar_mask_has(bits, id);
-            int takes = machine_takes(m, v->tokenizer, id);
+            int takes = machine_takes(m, id);
             CHECK(takes < 0 || allowed == (takes == 1));
             if (allowed && walk_draw(&seed, ++fitting) == 0) chosen = id;
         }
@@ -390,12 +408,9 @@ static void check_masks(const Grammar *g, const GrammarLimits *limits, GrammarMa
             CHECK(grammar_mask_has(bits, v->ends[i]) ==
                   grammar_machine_may_end(m, grammar_machine_state(m)));
         if (chosen == UINT32_MAX) break;
-        uint8_t piece[TOKENIZER_PIECE_BYTES_MAX];
-        size_t count;
-        CHECK(tokenizer_piece(v->tokenizer, chosen, false, piece, sizeof piece, &count, NULL) ==
-              OK);
         CHECK(grammar_mask_take(mask, chosen, NULL) == OK);
-        for (size_t i = 0; i < count; i++) CHECK(grammar_machine_take(m, piece[i]));
+        for (size_t i = 0; i < pieces.counts[chosen]; i++)
+            CHECK(grammar_machine_take(m, pieces.bytes[chosen][i]));
     }
 }
 
