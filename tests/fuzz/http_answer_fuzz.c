@@ -1,70 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What another node, or anybody at its address, answers to our plain HTTP client. The client is compiled in with a
- * socket of ours: an input is one connection after another, each a row of pieces that arrive one by one.
+/* What another node, or anybody at its address, answers to our plain HTTP client. The client is compiled in with
+ * sockets of ours: an input is one connection after another, each a row of pieces that arrive one by one.
  *
  *   choices | kind, length, bytes | kind, length, bytes ..     kind  0 a piece, 1 as a whole answer's head with a right
  *                                                                    Content-Length, 2 a new piece behind a pause,
  *                                                                    3 the peer closes
+ *   choices  bit 0 with a key, 1-2 calls, 3 answers are dropped, 4 the peer reads slowly, 5 refuses, 6 reads it all
  *
  * Every call ends once, an answer never leaves its room, and after whatever came an honest answer is taken. */
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
+#include "small_sockets.h"
 
-#include "feed.h"
-
-static int peer = -1;
-
-/* One end of a pair of sockets; the other one is the peer's. */
-static int fuzz_socket(int family, int type, int protocol)
-{
-    int ends[2];
-    (void)family;
-    (void)type;
-    (void)protocol;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) abort();
-    if (peer >= 0) close(peer);
-    peer = ends[1];
-    return ends[0];
-}
-
-static int fuzz_connect(int fd, const struct sockaddr *place, socklen_t bytes)
-{
-    (void)fd;
-    (void)place;
-    (void)bytes;
-    return 0;
-}
-
-#define socket fuzz_socket
-#define connect fuzz_connect
+#define socket small_socket
+#define connect small_connect
+#define setsockopt small_setsockopt
+#define getsockopt small_getsockopt
+#define sendmsg small_sendmsg
+#define recv small_recv
+#define close small_close_end
+#define epoll_create1 small_epoll_create
+#define epoll_ctl small_epoll_ctl
+#define epoll_wait small_epoll_wait
+#define eventfd small_eventfd
 #include "../../src/host/http_plain.c"
-#undef socket
-#undef connect
 
 enum { ROOM = 300, DEADLINE_MS = 60000 };
-
-static void say(const void *bytes, size_t count)
-{
-    if (peer >= 0 && count && send(peer, bytes, count, MSG_NOSIGNAL) < 0 && errno != EPIPE &&
-        errno != EAGAIN && errno != ECONNRESET)
-        abort();
-}
-
-static void hang_up(void)
-{
-    if (peer >= 0) close(peer);
-    peer = -1;
-}
 
 /* The bytes in as many pieces as the input says. */
 static void say_pieces(HttpPlain *p, Feed *f, size_t most)
 {
     size_t bytes;
     const uint8_t *text = feed_span(f, most, &bytes);
-    say(text, bytes);
+    small_say(text, bytes);
     http_plain_work(p, 0);
 }
 
@@ -80,9 +46,9 @@ static void say_answer(HttpPlain *p, Feed *f)
     int length =
         snprintf(head, sizeof head, "HTTP/1.%u %u Fine\r\n%sContent-Length: %zu\r\n\r\n",
                  which >> 2 & 1, which & 8 ? 100 : 200 + (which >> 5), more[which & 3], said);
-    say(head, (size_t)length);
+    small_say(head, (size_t)length);
     if (which & 64) http_plain_work(p, 0);
-    say(body, bytes);
+    small_say(body, bytes);
     http_plain_work(p, 0);
 }
 
@@ -93,7 +59,7 @@ static void say_something(HttpPlain *p, Feed *f)
     else if (kind == 1) say_answer(p, f);
     else if (kind == 2) http_plain_work(p, 0);
     else {
-        hang_up();
+        small_hang_up();
         http_plain_work(p, 0);
     }
 }
@@ -104,7 +70,7 @@ static HttpCall *end_call_of(HttpPlain *p, Feed *f)
     HttpCall *ended = NULL;
     while (!ended) {
         if (f->left) say_something(p, f);
-        else hang_up();
+        else small_hang_up();
         http_plain_work(p, 0);
         ended = http_plain_take(p);
     }
@@ -152,10 +118,10 @@ static void honest_call(HttpPlain *p)
                      .deadline_ms = DEADLINE_MS,
                      .answer = room,
                      .answer_room = ROOM};
-    hang_up();
+    small_hang_up();
     CHECK(http_plain_start(p, &call));
     http_plain_work(p, 0);
-    say(answer, sizeof answer - 1);
+    small_say(answer, sizeof answer - 1);
     http_plain_work(p, 0);
     CHECK(http_plain_take(p) == &call && call.error == OK && call.status == 200);
     CHECK(call.answer_bytes == 5 && memcmp(room, "hello", 5) == 0);
@@ -166,11 +132,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     Feed f = {data, size};
     uint32_t choices = feed_u8(&f);
+    small_net.slow = choices & 16;
+    small_net.refuses = choices & 32;
+    small_net.hears = choices & 64;
     HttpPlain *p = http_plain_open(choices & 1 ? "key" : NULL, 1000);
     CHECK(p);
     for (uint32_t i = 0; i <= (choices >> 1 & 3); i++) one_call(p, &f, choices >> 3 & 1);
+    small_net.slow = false;
     honest_call(p);
     http_plain_close(p);
-    hang_up();
+    small_hang_up();
+    CHECK(small_all_closed());
     return 0;
 }
