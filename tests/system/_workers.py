@@ -228,10 +228,11 @@ class Harness:
 class Workers:
     """The Workers of a cluster file's value. Nodes of the file that are none of `ids` stay where the file has them."""
 
-    def __init__(self, file, ids=None, key="", paths=None, name="cobord", more=None, services=None):
+    def __init__(self, file, ids=None, key="", paths=None, name="cobord", more=None, services=None, stays=False):
         """`paths`: files for the bucket by object key, else the knot of the local model folder; `more`: variables by
         id; `services`: bindings by id, each to another script's id or to HOST:PORT; `name`: of the module, cobord or
-        cobord-relaxed."""
+        cobord-relaxed; `stays`: objects keep their memory, and what they count, also when the runtime has had no turn
+        for ten seconds."""
         self.file = file
         coordinator = file["coordinator"]["id"]
         self.ids = list(ids if ids is not None else [i for i in members(file) if i != coordinator])
@@ -242,7 +243,7 @@ class Workers:
         objects = [{"key": key_, "path": str(path)} for key_, path in paths.items()]
         link_bucket(bucket_of(self.packages, objects), self.persist.name)
         self.description = {"packages": self.packages, "module": str(module(name)), "persist": self.persist.name,
-                            "objects": [], "scripts": []}
+                            "objects": [], "scripts": [], "stays": stays}
         for node_id in self.ids:
             entry = script(file, node_id, self.ids, key, (more or {}).get(node_id))
             entry["services"] = {**entry.get("services", {}), **(services or {}).get(node_id, {})}
@@ -353,6 +354,11 @@ class WorkerCluster(nodes.Cluster):
             self.runtime.stop()
 
 
-def wait_evicted(seconds=12):
-    """Objects that nobody asks anything for ten seconds lose their memory."""
-    time.sleep(seconds)
+def wait_evicted(lost=lambda: True, seconds=12):
+    """Objects that nobody asks anything for ten seconds lose their memory: some seconds later on a busy machine. `lost`
+    says whether they have. Result: it."""
+    for _ in range(3):
+        time.sleep(seconds)
+        if lost():
+            return True
+    return False

@@ -48,6 +48,7 @@ class Shared(unittest.TestCase):
     ids = [COORDINATOR]  # the Workers; the others are native
     alone = False  # without any node
     variables = {}
+    stays = True  # whatever the runtime does for ten seconds
 
     @classmethod
     def setUpClass(cls):
@@ -57,7 +58,7 @@ class Shared(unittest.TestCase):
             if node_id not in cls.ids and not cls.alone:
                 cls.native[node_id] = cls.cluster.start(node_id)
         more = {COORDINATOR: {"MEMORY_BUDGET_BYTES": str(BUDGET), **cls.variables}}
-        cls.workers = cls.cluster.start_workers(cls.ids, more=more)
+        cls.workers = cls.cluster.start_workers(cls.ids, more=more, stays=cls.stays)
         cls.coordinator = cls.workers[COORDINATOR]
 
     @classmethod
@@ -83,7 +84,7 @@ class Shared(unittest.TestCase):
         return connection, connection.getresponse()
 
     def wait_for_slots(self, count):
-        nodes.wait_for(lambda: self.metric("cobord_slots_active") == count, 10)
+        self.assertTrue(nodes.wait_for(lambda: self.metric("cobord_slots_active") == count, 30))
 
 
 class NativeNodesTest(Shared):
@@ -158,7 +159,7 @@ class NativeNodesTest(Shared):
         connection.close()
         response.close()
         self.wait_for_slots(0)
-        self.assertEqual(self.metric("cobord_disconnects_total"), before + 1)
+        self.assertTrue(nodes.wait_for(lambda: self.metric("cobord_disconnects_total") == before + 1))
         self.assertEqual(self.text(), solo_text())
 
     def test_whole_answer_of_a_client_that_leaves(self):
@@ -172,7 +173,7 @@ class NativeNodesTest(Shared):
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         s.close()
         self.wait_for_slots(0)
-        self.assertEqual(self.metric("cobord_disconnects_total"), before + 1)
+        self.assertTrue(nodes.wait_for(lambda: self.metric("cobord_disconnects_total") == before + 1))
 
     def test_station_that_dies(self):
         want = self.text(LONG)
@@ -191,7 +192,7 @@ class NativeNodesTest(Shared):
             self.assertTrue(self.ask(CHAT, {**QUESTION, "max_tokens": 2}).get("degraded"))
         finally:
             self.native["shard-1"] = self.cluster.start("shard-1")
-        nodes.wait_for(lambda: self.coordinator.call("GET", "/ready")[0] == 200, 20)
+        self.assertTrue(nodes.wait_for(lambda: self.coordinator.call("GET", "/ready")[0] == 200, 60))
         self.assertEqual(self.text(), solo_text())
 
     def test_memory_has_a_limit(self):
@@ -284,6 +285,7 @@ class WorkersTest(Shared):
     """Nothing but Workers."""
 
     ids = [COORDINATOR, "station-0", "station-1", "shard-0", "shard-1"]
+    stays = False
 
     def test_text_of_one_process(self):
         self.assertEqual(self.text(), solo_text())
@@ -313,8 +315,7 @@ class WorkersTest(Shared):
         turns = QUESTION["messages"] + [{"role": "assistant", "content": first}, {"role": "user", "content": "Why?"}]
         want = self.text({**QUESTION, "messages": turns})
         self.text()
-        wait_evicted()
-        self.assertEqual(self.metric("cobord_answers_total"), 0)
+        self.assertTrue(wait_evicted(lambda: self.metric("cobord_answers_total") == 0))
         self.assertEqual(self.text({**QUESTION, "messages": turns}), want)
 
 

@@ -60,7 +60,7 @@ class Base(unittest.TestCase):
     def lose(self, how):
         """Everybody's memory is lost, by waiting or by a deployment; both are seen to have happened."""
         if how == "idle":
-            workers.wait_evicted()
+            workers.wait_evicted(lambda: all([self.lost(node) for node in self.nodes.values()]))
         else:
             self.cluster.runtime.restart()
         for node in self.nodes.values():
@@ -190,9 +190,14 @@ class Whole(unittest.TestCase):
         return node.metrics()[name] < 2
 
     def lose(self, how):
-        workers.wait_evicted() if how == "idle" else self.cluster.runtime.restart()
+        def went(node):
+            return self.went(self.nodes[node], "cobord_node_calls_total")
+        if how == "idle":
+            workers.wait_evicted(lambda: all([went(node) for node in self.ids[:4]]))
+        else:
+            self.cluster.runtime.restart()
         for node in self.ids[:4]:
-            self.assertTrue(self.went(self.nodes[node], "cobord_node_calls_total"), f"{node} still has its memory")
+            self.assertTrue(went(node), f"{node} still has its memory")
 
     def test_conversation(self):
         """Three turns; before each but the first everything is lost."""

@@ -65,7 +65,7 @@ class Base(unittest.TestCase):
         cls.model = Model(cls.name)
         cls.knot = wardens.Knot(cls.model)
         cls.cluster = workers.WorkerCluster(cls.model, cls.stations, cls.shards, **cls.terms)
-        cls.nodes = cls.cluster.start_workers(more=cls.variables)
+        cls.nodes = cls.cluster.start_workers(more=cls.variables, stays=True)
         cls.places = [cls.nodes[f"station-{i}"] for i in range(len(cls.stations))]
         cls.parts = [cls.nodes[f"shard-{i}"] for i in range(cls.shards)]
 

@@ -4,11 +4,11 @@
  *   node cluster.mjs DESCRIPTION.json
  *
  * The description (tests/system/_workers.py writes it):
- *   {packages, workers, module, persist, objects: [{key, path}],
+ *   {packages, workers, module, persist, objects: [{key, path}], stays,
  *    scripts: [{name, main, class, port, vars, services, cache}]}
  * `packages` has node_modules, `workers` the scripts, `module` is the file they import as ./cobord.wasm, `persist` is
- * where R2, KV and SQLite are; `objects` are put into the bucket when they are not there yet; `cache` names a KV
- * namespace.
+ * where R2, KV and SQLite are; `objects` are put into the bucket when they are not there yet; with
+ * `stays` no object loses its memory by being idle; `cache` names a KV namespace.
  *
  * The first line that it prints is {"ready": {name: port}}. Then one JSON value a line on standard input is a
  * command, and one a line comes back: {"result": ...} or {"error": text}. At the end of the input everything stops. */
@@ -56,7 +56,9 @@ function workerOf(script) {
         compatibilityDate: DATE, compatibilityFlags: FLAGS,
         bindings: script.vars, serviceBindings: Object.fromEntries(services),
         r2Buckets: { KNOT_BUCKET: BUCKET }, kvNamespaces: script.cache ? { EMBED_CACHE: script.cache } : {},
-        durableObjects: { NODE: { className: script.class, useSQLite: true } },
+        durableObjects: {
+            NODE: { className: script.class, useSQLite: true, unsafePreventEviction: Boolean(description.stays) },
+        },
         unsafeDirectSockets: [{ host: '127.0.0.1', port: script.port ?? 0 }],
     };
 }
