@@ -19,7 +19,7 @@ import path from "node:path";
 const require = createRequire(path.join(process.env.PAGE_PACKAGES, "package.json"));
 const {chromium} = require("playwright-core");
 const AXE = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-const SECONDS_MAX = 20;
+const SECONDS_MAX = 60;
 
 export const CHAT = "/v1/chat/completions";
 

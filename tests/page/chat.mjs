@@ -253,7 +253,7 @@ async function twoTabs(browser) {
         async () => (await other.locator(".answer .prose").innerText()) === text,
         "the same text in both",
     );
-    equal(await other.locator(".answer.running").count(), 0, "running");
+    await until(async () => (await other.locator(".answer.running").count()) === 0, "it runs in neither");
     equal(asked, [], "requests of the second");
     await page.getByRole("button", {name: `Delete: ${QUESTION}`}).focus();
     await page.keyboard.press("Enter");
@@ -320,8 +320,8 @@ async function keyboardOnly(browser) {
     await page.keyboard.press("Control+/");
     await page.getByRole("dialog", {name: "Keyboard shortcuts"}).waitFor();
     await page.keyboard.press("Escape");
-    equal(await page.getByRole("dialog").count(), 0, "dialogs");
-    equal(await focused(), "Message", "after a dialog");
+    await page.getByRole("dialog").waitFor({state: "detached"});
+    await until(async () => (await focused()) === "Message", "the focus after a dialog");
     await seen.close();
 }
 
@@ -492,18 +492,23 @@ async function following(browser) {
     await send(page, QUESTION);
     const log = page.getByRole("log");
     await until(() => log.evaluate((e) => e.scrollHeight > e.clientHeight + 300), "a long answer");
-    check(
-        await log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 100),
-        "it follows the answer",
-    );
+    const place = () => log.evaluate((e) => e.scrollTop), height = () => log.evaluate((e) => e.scrollHeight);
+    // Pieces may just have come that are not scrolled to yet.
+    const follows = () => log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 100);
+    await until(follows, "it follows the answer");
     await log.hover();
     await page.mouse.wheel(0, -400);
     await page.getByRole("button", {name: "To the end"}).waitFor();
-    const place = await log.evaluate((e) => e.scrollTop);
-    await page.waitForTimeout(150);
-    check(Math.abs((await log.evaluate((e) => e.scrollTop)) - place) < 2, "it stays where somebody reads");
+    await until(async () => {
+        const before = await place();
+        await page.waitForTimeout(100);
+        return before === (await place());
+    }, "the wheel has come to rest");
+    const read = await place(), grown = await height();
+    await until(async () => (await height()) > grown + 20, "more of the answer");
+    check(Math.abs((await place()) - read) < 2, "it stays where somebody reads");
     await page.getByRole("button", {name: "To the end"}).click();
-    check(await log.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 100), "and follows again");
+    await until(follows, "and follows again");
     await page.keyboard.press("Alt+m");
     await page.keyboard.press("Escape");
     await answered(page);

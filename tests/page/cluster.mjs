@@ -66,7 +66,8 @@ async function keys(browser) {
     for (let i = 0; i < 20 && !(await page.evaluate(() => document.activeElement.matches(".segment"))); i++)
         await page.keyboard.press("Tab");
     await page.keyboard.press("Tab");
-    equal(await page.locator(".tip-box").innerText(), "station-1: layers 15 to 29. ready.");
+    await until(async () => (await page.locator(".tip-box").innerText()) === "station-1: layers 15 to 29. ready.",
+        "the text of a node");
     await page.keyboard.press("Escape");
     check(await page.locator(".tip-box").isHidden(), "Esc hides the text");
     await page.keyboard.press("Enter");
@@ -137,7 +138,7 @@ async function lost(browser) {
 async function unseen(browser) {
     const seen = await look(browser, WIDE), {page} = seen;
     await page.locator("#tab-chat").click();
-    await page.waitForTimeout(100);
+    await page.waitForTimeout(500);
     const before = seen.asked;
     await page.waitForTimeout(1700);
     equal(seen.asked, before, "nobody looks, nothing is asked");

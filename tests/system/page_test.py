@@ -19,7 +19,7 @@ ABSENT = ("/web", "/web/", "/web/nothing", "/web/index.html", "/web/../web/base.
 
 
 def setUpModule():
-    PageTest.server = Server("--context", "2048")
+    PageTest.server = Server("--context", "2048", "--drafts", "0")  # no answer is over before its test has looked at it
 
 
 def tearDownModule():
