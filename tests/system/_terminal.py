@@ -18,7 +18,7 @@ import tempfile
 import time
 import unittest
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 
 
 def environment(**more):
