@@ -228,6 +228,7 @@ class Base(unittest.TestCase):
 
 class QuietServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64  # beyond them a connection waits for a second
 
     def handle_error(self, request, client_address):
         """A node that is killed hangs up: no news."""

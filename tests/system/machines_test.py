@@ -18,6 +18,7 @@ from serve_test import CHAT, content, greedy
 MODEL = nodes.Model("smollm2-135m")
 SEA = greedy("Tell me about the sea.", 30)
 LONG = greedy("Tell me about the wind.", 300, **GO_ON)
+LONGER = dict(LONG, max_tokens=900)  # than it takes to pull a cable, however fast it is made
 NOTICED_SECONDS = 4  # three of the design, and one for what a busy machine adds
 PATIENCE_SECONDS = 30
 
@@ -216,8 +217,8 @@ class Silence(Case):
 
     def test_patience_ends(self):
         """Whole answers end with 503, streams with an event that says the same; the cluster is none the worse."""
-        first, got = self.begin(LONG)
-        second, streamed = self.begin_stream(dict(LONG, stream=True))
+        first, got = self.begin(LONGER)
+        second, streamed = self.begin_stream(dict(LONGER, stream=True))
         self.until(lambda: self.c.ask("GET", "/cluster")[2]["queue"]["active"] == 2, "they have begun")
         begun = time.monotonic()
         with self.quiet():

@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from _cluster import GO_ON, Cluster, words
+from _cluster import GO_ON, Cluster, TooLate, in_time, words
 from serve_test import CHAT, COMPLETIONS, Server, content
 
 SYSTEM = "You answer in short sentences. These are your notes. " + words(300, 4)
@@ -84,11 +84,16 @@ class Conversations:
         """A running answer's beginning is shared, and both go on with their own."""
         long = ask("Count from one upwards, and never stop.", 400, system="Other notes. " + SYSTEM,
                    logit_bias={"2": -100, "0": -100})
-        running = Background(self.post, long)
-        self.wait_generated(8)
         other = ask("What is rain?", system="Other notes. " + SYSTEM)
-        value = self.post(other)
-        self.assertTrue(running.is_alive(), "too fast to be of use")
+
+        def beside():
+            running = Background(self.post, long)
+            self.wait_generated(8, running)
+            value = self.post(other)
+            if not running.is_alive():
+                raise TooLate("the first is over")
+            return running, value
+        running, value = in_time(beside)
         self.assertGreater(cached(value), SYSTEM_TOKENS)
         self.assertEqual(content(value), Fresh.text(other))
         self.assertEqual(content(running.result()), Fresh.text(long))
@@ -146,8 +151,8 @@ class OneProcess(Conversations, unittest.TestCase):
     def gauge(self, name):
         return self.server.figure(name)
 
-    def wait_generated(self, tokens):
-        wait_generated(self, tokens)
+    def wait_generated(self, tokens, running):
+        wait_generated(self, tokens, running)
 
     def test_two_slots_and_many_conversations(self):
         """More conversations than slots, in an order that takes, copies and replaces: always the fresh text."""
@@ -185,19 +190,23 @@ class Processes(Conversations, unittest.TestCase):
     def gauge(self, name):
         return self.c.gauge(name)
 
-    def wait_generated(self, tokens):
-        wait_generated(self, tokens)
+    def wait_generated(self, tokens, running):
+        wait_generated(self, tokens, running)
 
     def test_a_station_dies_with_copies(self):
         """Three that share their beginning lose a station's sessions together."""
         system = "Fifth notes. " + SYSTEM
         bodies = [dict(ask(f"Count from {n} to one hundred in words.", 100, system=system), **GO_ON)
                   for n in ("one", "ten", "two")]
-        streams = [self.c.begin(bodies[0])]
-        streams[0].wait_pieces(3)
-        streams += [self.c.begin(b) for b in bodies[1:]]
-        for stream in streams[1:]:
-            stream.wait_pieces(3)
+
+        def begun():
+            streams = [self.c.begin(bodies[0])]
+            streams[0].wait_pieces(3)
+            streams += [self.c.begin(b) for b in bodies[1:]]
+            for stream in streams[1:]:
+                stream.wait_pieces(3)
+            return streams
+        streams = in_time(begun)
         hit = self.c.hit("station-1", signal.SIGKILL)
         for body, stream in zip(bodies, streams):
             self.assertEqual(stream.text(), Fresh.text(body))
@@ -206,10 +215,10 @@ class Processes(Conversations, unittest.TestCase):
         self.assertEqual(content(after), Fresh.text(ask("What is a boat?", system=system)))
 
 
-def wait_generated(test, tokens):
-    """So many more tokens than at the call."""
+def wait_generated(test, tokens, running):
+    """So many more tokens than at the call, unless its answer is over."""
     start, end = test.gauge("cobord_generated_tokens_total"), time.time() + 60
-    while test.gauge("cobord_generated_tokens_total") < start + tokens:
+    while running.is_alive() and test.gauge("cobord_generated_tokens_total") < start + tokens:
         assert time.time() < end
         time.sleep(0.01)
 
