@@ -22,6 +22,7 @@ import _frames as frames
 import _nodes as nodes
 from _nodes import KEY
 from _ports import free_port
+from _signals import deliver
 
 MODEL = nodes.Model("smollm2-135m")
 IDS = [504, 3575, 282, 4649, 314]
@@ -411,8 +412,8 @@ class Slow(unittest.TestCase):
     def test_sigterm_finishes_what_was_begun(self):
         s = self.begin(self.body(1))
         self.assertTrue(self.running())
-        self.station.process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
+        deliver(self.station.process.pid, signal.SIGTERM)
+        self.assertTrue(nodes.wait_for(lambda: self.station.call("GET", "/ready")[0] == 503))
         self.assertEqual(self.station.error("POST", "/forward", self.body(2, 1)), (503, "again"))
         self.assertEqual(self.station.call("GET", "/ready")[0], 503)
         self.assertEqual(self.station.call("GET", "/health")[0], 200)
@@ -426,8 +427,7 @@ class Slow(unittest.TestCase):
         s = self.begin(self.body(1))
         self.assertTrue(self.running())
         for _ in range(2):
-            self.station.process.send_signal(signal.SIGTERM)
-            time.sleep(0.1)
+            deliver(self.station.process.pid, signal.SIGTERM)
         self.assertEqual(self.station.process.wait(2), 128 + signal.SIGTERM)
         s.close()
 
