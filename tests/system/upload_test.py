@@ -39,6 +39,7 @@ class Wire(threading.Thread):
         self.door = socket.create_server(("127.0.0.1", 0))
         self.port = self.door.getsockname()[1]
         self.count = 0
+        self.passed = 0  # bytes to the store, of all connections
         self.stopped = threading.Event()
         self.start()
 
@@ -76,6 +77,7 @@ class Wire(threading.Thread):
                 piece = piece[:-1] + bytes([piece[-1] ^ 1])
             store.sendall(piece)
             sent += len(piece)
+            self.passed += len(piece)
 
     @staticmethod
     def down(store, client):
@@ -146,14 +148,27 @@ class Upload(unittest.TestCase):
     def hidden(self):
         self.assertFalse(os.path.exists(self.stored), "something is under the final name")
 
-    def interrupt(self, after_bytes):
-        """Kills an upload of which that many bytes have left; the store then has some whole parts."""
-        p = self.start()
+    def held(self):
+        """(an upload of which the last half part does not arrive, whoever has how many turns; what lets it go on). The
+        store has some whole parts."""
+        go = threading.Event()
+        self.addCleanup(go.set)
+
+        def harm(*_):
+            if wire.passed > BYTES - PART // 2:
+                go.wait(60)
+        wire = self.wire(harm)
+        p = self.start(port=wire.port)
         for line in p.stderr:
             done = re.match(r"upload (\d+) (\d+)", line)
-            if done and int(done[1]) >= after_bytes:
+            if done and int(done[1]) >= BYTES - PART:
                 break
             self.hidden()
+        return p, go
+
+    def interrupt(self):
+        p, _ = self.held()
+        time.sleep(0.5)  # what has arrived is put away
         p.kill()
         p.communicate()
 
@@ -176,7 +191,7 @@ class Upload(unittest.TestCase):
         self.assertEqual(self.upload()[0], USAGE)
 
     def test_killed_and_resumed(self):
-        self.interrupt(3 * PART)
+        self.interrupt()
         self.hidden()
         bytes_, found, parts, _ = self.upload()
         self.assertEqual((bytes_, parts), (BYTES, 7))
@@ -184,10 +199,8 @@ class Upload(unittest.TestCase):
         self.arrived()
 
     def test_interrupted_politely(self):
-        p = self.start()
-        for line in p.stderr:
-            if int(line.split()[1]) >= 2 * PART:
-                break
+        p, _ = self.held()
+        time.sleep(0.5)  # what has arrived is put away
         p.send_signal(signal.SIGINT)
         out, _ = p.communicate(timeout=30)
         self.assertEqual(out.split()[:2], ["error", str(CANCELLED)])
@@ -197,7 +210,7 @@ class Upload(unittest.TestCase):
 
     def test_another_file_under_the_name(self):
         """Parts of what was there before do not get into the new one."""
-        self.interrupt(4 * PART)
+        self.interrupt()
         other = bytearray(self.content)
         other[PART + 5] ^= 1
         other = bytes(other[:BYTES - 100])
@@ -234,14 +247,12 @@ class Upload(unittest.TestCase):
         self.arrived()
 
     def test_store_restarts(self):
-        p = self.start()
-        for line in p.stderr:
-            if int(line.split()[1]) >= PART:
-                break
+        p, go = self.held()
         self.server.kill()
         time.sleep(0.3)
         self.hidden()
         self.server.start()
+        go.set()
         out, _ = p.communicate(timeout=60)
         self.assertEqual(out.split()[:2], ["ok", str(BYTES)], out)
         self.arrived()
