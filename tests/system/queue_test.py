@@ -83,7 +83,7 @@ class QueueTest(unittest.TestCase):
     def test_many_answers_leave_room(self):
         """A request for eight answers came first; one that came later gets the first slot that is free."""
         server = Server("--context", "512", "--slots", "2")
-        many = greedy("Tell me about the sea.", 60, n=8, logit_bias={"2": -100, "0": -100})
+        many = greedy("Tell me about the sea.", 100, n=8, logit_bias={"2": -100, "0": -100})
         try:
             ends = []
 
