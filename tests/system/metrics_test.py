@@ -121,7 +121,9 @@ class Metrics(unittest.TestCase):
         s.call("POST", CHAT, "{")
         s.events(CHAT, greedy("Hello", 5))
         answered = f'cobord_request_seconds_count{{route="{CHAT}"}}'
-        wait_until(lambda: page().series.get(answered) == 3, 10)  # counted when the last byte has left
+        other = 'cobord_request_seconds_count{route="other"}'
+        counted = lambda p: (p.series.get(answered), p.series.get(other)) == (3, 1)  # noqa: E731
+        wait_until(lambda: counted(page()), 30)  # when the last byte has left
         after = page()
         self.assertTrue(after.grown_from(before))
 

@@ -42,7 +42,7 @@ def of_the_api():
             if route not in ("HEALTH", "READY", "ROOT")]
 
 
-def raw(port, data, seconds=2.0, host="127.0.0.1"):
+def raw(port, data, seconds=20.0, host="127.0.0.1"):
     """(what a server says to these bytes, whether it closed the connection)."""
     with socket.create_connection((host, port), timeout=seconds) as s:
         out = b""

@@ -211,7 +211,7 @@ class Versions(Case):
         self.assertEqual(status, 409)
         for word in ("version 2", "this node 1", "same version of cobord"):
             self.assertIn(word, json.loads(data)["error"]["message"])
-            self.assertIn(word, station.errors())
+            self.assertTrue(nodes.wait_for(lambda: word in station.errors()), word)  # after the answer
         about = station.ready()
         self.assertEqual((about["frame_version"], about["numerics_version"]), (1, 1))
         def files():
