@@ -11,11 +11,13 @@
 typedef struct Seen {
     char *arguments;
     size_t bytes, text, calls;
+    ToolCallsLog log;
 } Seen;
 
 static void fuzz_take(void *to, ToolCallsKind kind, const uint8_t *bytes, size_t count)
 {
     Seen *seen = to;
+    tool_calls_log_take(&seen->log, kind, bytes, count);
     if (kind == TOOL_CALLS_TEXT) seen->text += count;
     if (kind == TOOL_CALLS_NAME) {
         CHECK(tool_calls_is_name(bytes, count));
@@ -39,12 +41,15 @@ static bool begins_call(const uint8_t *text, size_t at, size_t bytes)
     return at < bytes && text[at] && strchr("<`{", text[at]);
 }
 
-static void fuzz_whole(const uint8_t *text, size_t bytes, uint8_t *held, bool eager, bool known)
+/* In one piece. Owner  the caller frees the log's text. */
+static ToolCallsLog fuzz_whole(const uint8_t *text, size_t bytes, uint8_t *held, bool eager,
+                               bool known)
 {
     static const ToolCallsName names[] = {{"f", 1}, {"get-2", 5}};
     ToolCalls p;
-    Seen seen = {.arguments = malloc(bytes + 3)};
+    Seen seen = {.arguments = malloc(bytes + 3), .log = {.last = -1}};
     CHECK(seen.arguments);
+    tool_calls_log_add(&seen.log, "", 0);
     tool_calls_start(&p, held, TOOL_CALLS_ROOM_MIN, eager, (ToolCallsTake){fuzz_take, &seen});
     if (known) tool_calls_know(&p, names, 2);
     tool_calls_push(&p, text, bytes);
@@ -54,6 +59,7 @@ static void fuzz_whole(const uint8_t *text, size_t bytes, uint8_t *held, bool ea
     CHECK(seen.calls || p.begun || seen.text == bytes ||
           (eager && begins_call(text, seen.text, bytes)));
     free(seen.arguments);
+    return seen.log;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -62,9 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!size) return 0;
     for (int way = 0; way < 4; way++) {
         bool eager = way & 1, known = way & 2;
-        fuzz_whole(data + 1, size - 1, held, eager, known);
-        ToolCallsLog whole = tool_calls_log(data + 1, size - 1, TOOL_CALLS_ROOM_MIN, eager, known,
-                                            0, size),
+        ToolCallsLog whole = fuzz_whole(data + 1, size - 1, held, eager, known),
                      cut = tool_calls_log(data + 1, size - 1, TOOL_CALLS_ROOM_MIN, eager, known, 0,
                                           1 + data[0] % 16);
         CHECK(whole.bytes == cut.bytes && memcmp(whole.text, cut.text, cut.bytes) == 0);
