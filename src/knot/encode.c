@@ -352,11 +352,11 @@ static Error encode_buffers(Encoder *e, Arena *arena, Why *why)
         if (groups > groups_max) groups_max = groups;
     }
     /* Below the flush mark one more chunk or section piece may come, with its padding; a write
-     * leaves less than two units and a hash block behind, which is below the mark. */
+     * leaves less than two units and a hash block behind, which is below the mark. The two large
+     * buffers are not cleared: a small model fills little of them. */
     e->stage_room = (size_t)(ENCODE_FLUSH_BYTES + out_max + 2 * KNOT_PART_ALIGNMENT +
                              e->plan.block_hashes.bytes);
-    e->stage =
-        arena_take_raw(arena, e->stage_room); /* 16 MiB and more; a small model fills little */
+    e->stage = arena_take_raw(arena, e->stage_room);
     e->chunk = arena_take_raw(arena, (size_t)chunk_max);
     e->group_faults = ARENA_NEW(arena, uint32_t, 2 * (size_t)groups_max);
     e->row_hashes = arena_take(arena, (size_t)e->plan.row_hashes.bytes);
