@@ -82,7 +82,7 @@ class Troubleshooting(unittest.TestCase):
         threading.Thread(target=cls.other.serve_forever, daemon=True).start()
         cls.server = subprocess.Popen([COBORD, "serve", "./model.knot", "--listen", f"127.0.0.1:{cls.port}"],
                                       cwd=cls.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(300):
+        for _ in range(1200):
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{cls.port}/ready", timeout=1):
                     return

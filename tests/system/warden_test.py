@@ -260,8 +260,19 @@ class Poison(Base):
         self.poison_rows(cluster, spoil)
 
     def test_rows_in_redis(self):
+        """Redis has 0.7 s for an answer. On a machine that rests for longer a row is a miss, which is said: again."""
+        for left in (2, 1, 0):
+            cluster = self.cluster()
+            try:
+                return self.rows_in_redis(cluster)
+            except AssertionError:
+                if not left or not any("redis" in n.errors() for n in cluster.nodes):
+                    raise
+
+    def rows_in_redis(self, cluster):
         with servers.start_redis() as redis:
-            cluster = self.cluster(shard={"cache": redis.url})
+            cluster.file["shard_wardens"][0]["cache"] = redis.url
+            cluster.write()
 
             def spoil(row, change):
                 key = f"cobord:row:{MODEL.knot_id}:{row}"
@@ -275,6 +286,7 @@ class Poison(Base):
             redis.kill()  # what cannot be reached is a miss
             self.assertEqual(self.row(warden, 77)[0][5], KNOT.row(77))
             self.assertTrue(warden.alive())
+            self.assertIn("redis", warden.errors())
 
 
 def size_of(path):

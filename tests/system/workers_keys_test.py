@@ -192,16 +192,21 @@ class QueueTest(unittest.TestCase):
 
     def test_clients_that_left(self):
         x = self.driver.embed(list(range(1000, 1032)))
-        frames = [self.driver.frame(self.station, x, session, 0) for session in range(1, 13)]
-        before = self.station.metrics()["cobord_station_rows_total"]
-        connections = [self.send(frame, nodes.KEY) for frame in frames]
-        time.sleep(0.3)
-        for connection in connections[1:]:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
-            connection.close()
-        self.assertTrue(connections[0].recv(64).startswith(b"HTTP/1.1 200 "))
-        connections[0].close()
-        rows = self.station.metrics()["cobord_station_rows_total"] - before  # answered behind all of them
+        for _ in range(3):  # unless this test had no turn while they were served
+            frames = [self.driver.frame(self.station, x, session, 0) for session in range(1, 13)]
+            before = self.station.metrics()["cobord_station_rows_total"]
+            began = time.monotonic()
+            connections = [self.send(frame, nodes.KEY) for frame in frames]
+            time.sleep(0.3)
+            for connection in connections[1:]:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+                connection.close()
+            took = time.monotonic() - began
+            self.assertTrue(connections[0].recv(64).startswith(b"HTTP/1.1 200 "))
+            connections[0].close()
+            rows = self.station.metrics()["cobord_station_rows_total"] - before  # answered behind all of them
+            if took < 0.5:
+                break
         self.assertLess(rows, 32 * len(frames) * 3 / 4)
 
 
