@@ -190,7 +190,8 @@ class Tls(Case):
                 process.terminate()
                 errors = process.communicate(timeout=60)[1]
             self.assertEqual(process.returncode, 0, errors)
-            self.assertNotIn("no connection", errors)
+            for word in ("no connection:", "not trusted"):  # one that is "not in time" is a busy machine's
+                self.assertNotIn(word, errors)
 
 
 class Keys(Case):
