@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 
+from _late import TooLate
 from _ports import free_ports
 from serve_test import CHAT, Server, content, events_in
 from up_test import COBORD, MODEL, Up, environment, is_gone, wait_until
@@ -34,20 +35,6 @@ def words(count, seed=0):
     """A text of about `count` tokens that begins like no other."""
     some = "river stone bread window music winter garden letter copper bridge".split()
     return f"Story number {seed} begins: " + " ".join(some[(i * 7 + seed * 3 + i // 10) % 10] for i in range(count))
-
-
-class TooLate(AssertionError):
-    """What was to be hit was over already: that says nothing about the program."""
-
-
-def in_time(attempt):
-    """What attempt() gives; made again when it came too late, as it does when the test itself had no turn."""
-    for left in (2, 1, 0):
-        try:
-            return attempt()
-        except TooLate:
-            if not left:
-                raise
 
 
 class Solo:

@@ -11,7 +11,8 @@ import time
 import unittest
 
 import _nodes as nodes
-from _cluster import GO_ON, Solo, TooLate, in_time
+from _cluster import GO_ON, Solo
+from _late import TooLate, in_time
 from _machines import Wire
 from serve_test import CHAT, content, greedy
 

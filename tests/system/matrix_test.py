@@ -8,7 +8,8 @@ import sys
 import time
 import unittest
 
-from _cluster import Cluster, FileServer, Solo, TooLate, in_time, wait_until, words
+from _cluster import Cluster, FileServer, Solo, wait_until, words
+from _late import TooLate, in_time
 from serve_test import greedy
 from _wardens import MODEL as KNOT_MODEL
 

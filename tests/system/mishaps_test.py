@@ -6,7 +6,8 @@ import signal
 import sys
 import unittest
 
-from _cluster import GO_ON, Cluster, Solo, TooLate, in_time, wait_until, words
+from _cluster import GO_ON, Cluster, Solo, wait_until, words
+from _late import TooLate, in_time
 from serve_test import greedy
 
 ROWS = "cobord_station_rows_total"

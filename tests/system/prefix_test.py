@@ -8,7 +8,8 @@ import threading
 import time
 import unittest
 
-from _cluster import GO_ON, Cluster, TooLate, in_time, words
+from _cluster import GO_ON, Cluster, words
+from _late import TooLate, in_time
 from serve_test import CHAT, COMPLETIONS, Server, content
 
 SYSTEM = "You answer in short sentences. These are your notes. " + words(300, 4)
