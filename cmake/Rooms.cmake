@@ -68,6 +68,14 @@ function(cobord_hide target)
     endif()
 endfunction()
 
+# What these compare is hashes, states and ranks, no format: libFuzzer does not hear of it (nor of what quant compares).
+if(COBORD_FUZZ)
+    foreach(stem IN ITEMS base/hash text/grammar_emit text/grammar_machine text/grammar_mask text/merge)
+        set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/${stem}.c PROPERTIES
+            COMPILE_OPTIONS -fno-sanitize-coverage=trace-cmp)
+    endforeach()
+endif()
+
 # cobord_ROOM has the objects. cobord_upto_ROOM is what a test of that room links: the room and all before it, as archives, so
 # that only what is used is linked.
 set(COBORD_BUILT_ROOMS "")
@@ -90,12 +98,7 @@ foreach(room IN LISTS COBORD_ROOMS)
             target_compile_definitions(cobord_${room} PRIVATE _GNU_SOURCE)
         endif()
         if(COBORD_FUZZ AND room STREQUAL quant)
-            target_compile_options(cobord_quant PRIVATE -fno-sanitize-coverage=trace-cmp) # what it compares are no formats
-        elseif(COBORD_FUZZ AND room MATCHES "^(base|text)$") # nor are hashes, states and ranks
-            foreach(stem IN ITEMS base/hash text/grammar_emit text/grammar_machine text/grammar_mask text/merge)
-                set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/${stem}.c PROPERTIES
-                    COMPILE_OPTIONS -fno-sanitize-coverage=trace-cmp)
-            endforeach()
+            target_compile_options(cobord_quant PRIVATE -fno-sanitize-coverage=trace-cmp)
         elseif((room STREQUAL quant OR room STREQUAL model) AND NOT COBORD_FUZZ)
             target_compile_options(cobord_${room} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O3>) # kernels and operators
         endif()

@@ -137,6 +137,7 @@ static Error read_error(yyjson_val *root, unsigned status, Why *why)
 {
     const char *text = yyjson_get_str(yyjson_obj_get(yyjson_obj_get(root, "error"), "message"));
     Error error = error_of(status);
+    if (text && !text[strspn(text, " \t\r\n")]) text = NULL; /* it says nothing */
     if (text && error == ERR_KEY)
         return error_why(why, error, "%.*s%s Set COBORD_API_KEY to a key of the server.",
                          SAID_BYTES, text, text[0] && text[strlen(text) - 1] == '.' ? "" : ".");

@@ -21,7 +21,7 @@
 enum {
     INTAKE_THREADS = 2,
     FLUSH_S_MAX = 10,
-    FLUSH_HURRIED_S_MAX = 1, /* after a second signal */
+    FLUSH_HURRIED_S_MAX = 1, /* of the flush, after a second signal */
     CONNECTIONS_MAX = 1024,
     BODIES_BYTES_MAX = 64 << 20
 };

@@ -22,8 +22,8 @@ typedef struct ApiServerOptions {
 
 /* Accepts requests from here on. Owner  what the options point to must outlive it. */
 MUST_CHECK Error api_server_open(const ApiServerOptions *options, ApiServer **out, Why *why);
-/* Answers until SIGINT or SIGTERM, then finishes what was begun within drain_s; a second signal gives that up, a
- * third ends the process. */
+/* Answers until SIGINT or SIGTERM, then finishes what was begun within drain_s; a second signal gives that up
+ * (what is written by then has another second to reach its readers), a third ends the process. */
 void api_server_run(ApiServer *server);
 void api_server_close(ApiServer *server);
 

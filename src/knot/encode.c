@@ -353,7 +353,7 @@ static Error encode_buffers(Encoder *e, Arena *arena, Why *why)
     }
     /* Below the flush mark one more chunk or section piece may come, with its padding; a write
      * leaves less than two units and a hash block behind, which is below the mark. The two large
-     * buffers are not cleared: a small model fills little of them. */
+     * buffers are not cleared: each byte is written before it leaves, and a small model fills little. */
     e->stage_room = (size_t)(ENCODE_FLUSH_BYTES + out_max + 2 * KNOT_PART_ALIGNMENT +
                              e->plan.block_hashes.bytes);
     e->stage = arena_take_raw(arena, e->stage_room);

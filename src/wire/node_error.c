@@ -147,7 +147,8 @@ static Error node_error_of_json(yyjson_val *root, unsigned status, Why *why)
     const char *type = yyjson_get_str(yyjson_obj_get(object, "type"));
     const char *message = yyjson_get_str(yyjson_obj_get(object, "message"));
     Error error = node_error_of_code(yyjson_get_str(yyjson_obj_get(object, "code")));
-    if (error == OK || !message || !type || strcmp(type, "node_error") != 0) return OK;
+    if (error == OK || !message || !message[0] || !type || strcmp(type, "node_error") != 0)
+        return OK;
     bool of_method = error == ERR_USAGE && status == 405;
     if (node_error_status(error) != status && !of_method) return OK;
     return error_why(why, error, "%s", message);

@@ -64,15 +64,25 @@ static void fuzz_close(HttpClient *client) { (void)client; }
 
 /* 32 MiB for each input would be all that is measured; a block of 1 MiB that stays is more than any input fills. */
 static Lend answer;
+static bool answer_lent;
 
 static void *fuzz_malloc(size_t bytes)
 {
-    return bytes > (16u << 20) ? lend(&answer, 1u << 20) : malloc(bytes);
+    if (bytes <= (16u << 20)) return malloc(bytes);
+    CHECK(!answer_lent);
+    answer_lent = true;
+    return lend(&answer, 1u << 20);
 }
 
 static void fuzz_free(void *block)
 {
-    if (block != answer.base) free(block);
+    if (!block || block != answer.base) {
+        free(block);
+        return;
+    }
+    CHECK(answer_lent);
+    answer_lent = false;
+    lend_back(&answer);
 }
 
 #define malloc fuzz_malloc
@@ -133,5 +143,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(run.answer_bytes <= size);
     check_shown();
     run_answer_drop(&run, 0);
+    CHECK(!answer_lent);
     return 0;
 }

@@ -45,13 +45,12 @@ static bool begins_call(const uint8_t *text, size_t at, size_t bytes)
 static ToolCallsLog fuzz_whole(const uint8_t *text, size_t bytes, uint8_t *held, bool eager,
                                bool known)
 {
-    static const ToolCallsName names[] = {{"f", 1}, {"get-2", 5}};
     ToolCalls p;
     Seen seen = {.arguments = malloc(bytes + 3), .log = {.last = -1}};
     CHECK(seen.arguments);
     tool_calls_log_add(&seen.log, "", 0);
     tool_calls_start(&p, held, TOOL_CALLS_ROOM_MIN, eager, (ToolCallsTake){fuzz_take, &seen});
-    if (known) tool_calls_know(&p, names, 2);
+    if (known) tool_calls_know(&p, tool_calls_log_names, 2);
     tool_calls_push(&p, text, bytes);
     tool_calls_end(&p);
     CHECK(p.whole == seen.calls && p.begun >= p.whole);

@@ -8,6 +8,9 @@
 
 #include "text/tool_calls.h"
 
+/* The tools that are there, for a ToolCalls that knows them. */
+static const ToolCallsName tool_calls_log_names[2] = {{"f", 1}, {"get-2", 5}};
+
 typedef struct ToolCallsLog {
     char *text;
     size_t bytes, room;
@@ -39,19 +42,18 @@ static inline void tool_calls_log_take(void *to, ToolCallsKind kind, const uint8
     log->last = (int)kind;
 }
 
-/* The text up to `cut` at once, then so many bytes at a time. known: f and get-2 are the tools.
+/* The text up to `cut` at once, then so many bytes at a time. known: of tool_calls_log_names.
  * Owner  the caller frees the text. */
 static inline ToolCallsLog tool_calls_log(const uint8_t *text, size_t bytes, size_t room,
                                           bool eager, bool known, size_t cut, size_t step)
 {
-    static const ToolCallsName names[] = {{"f", 1}, {"get-2", 5}};
     ToolCallsLog log = {.last = -1};
     ToolCalls p;
     uint8_t *held = malloc(room);
     if (!held) abort();
     tool_calls_log_add(&log, "", 0);
     tool_calls_start(&p, held, room, eager, (ToolCallsTake){tool_calls_log_take, &log});
-    if (known) tool_calls_know(&p, names, 2);
+    if (known) tool_calls_know(&p, tool_calls_log_names, 2);
     tool_calls_push(&p, text, cut);
     for (size_t at = cut; at < bytes; at += step)
         tool_calls_push(&p, text + at, bytes - at < step ? bytes - at : step);

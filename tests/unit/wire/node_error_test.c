@@ -167,6 +167,8 @@ static void foreign_bodies_are_told_apart(void **state)
         {404, "{\"error\":{\"message\":\"m\",\"type\":\"node_error\",\"code\":\"surprise\"}}",
          ERR_FORMAT},
         {404, "{\"error\":{\"message\":\"m\",\"type\":\"node_error\",\"code\":404}}", ERR_FORMAT},
+        {404, "{\"error\":{\"message\":\"\",\"type\":\"node_error\",\"code\":\"not_found\"}}",
+         ERR_FORMAT},
         {404, "{\"error\":{\"message\":4,\"type\":\"node_error\",\"code\":\"not_found\"}}",
          ERR_FORMAT},
         {500, "{\"error\":{\"message\":\"m\",\"type\":\"node_error\",\"code\":\"ok\"}}",
