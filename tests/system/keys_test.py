@@ -3,6 +3,7 @@
 """API keys, their limits and pages of other origins: `serve`, `up`, `cobord keys`, and what the official clients make
 of it."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ import tempfile
 import time
 import unittest
 
+from _late import TooLate, in_time
 from _packages import need
 from serve_test import CHAT, COBORD, MODEL, Server, environment, read_until
 from tls_test import Server as TlsServer, make_certificate
@@ -76,6 +78,16 @@ def open_stream(server, key, tokens):
               f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
     read_until(s, b"data: ")
     return s
+
+
+def what_is_there(s):
+    """What has arrived already, without a wait."""
+    got = b""
+    s.settimeout(0)
+    with contextlib.suppress(BlockingIOError):
+        while more := s.recv(1 << 16):
+            got += more
+    return got
 
 
 class KeyServer(Server):
@@ -213,13 +225,16 @@ class ServeTest(unittest.TestCase):
 
     def test_one_at_a_time(self):
         key, server = secret("one"), self.server
-        for _ in range(5):  # one that was over before the next was asked is no stream beside it
+
+        def beside():
             stream = open_stream(server, key, 400)
             got = server.chat(key)
-            if got[0] != 200:
-                break
-            read_until(stream, b"[DONE]")
-            stream.close()
+            if got[0] == 200:
+                self.assertIn(b"[DONE]", what_is_there(stream), "a second one beside the first")
+                stream.close()
+                raise TooLate("the stream was over before the next was asked")
+            return stream, got
+        stream, got = in_time(beside, 5)
         self.refused(got, 429, "rate_limit_exceeded")
         self.assertEqual(got[2]["error"]["type"], "requests")
         self.assertEqual(got[1]["retry-after"], "1")

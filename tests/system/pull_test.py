@@ -19,6 +19,7 @@ import threading
 import time
 import unittest
 
+from _late import TooLate, in_time
 from _nodes import wait_for
 from up_test import is_gone
 
@@ -233,15 +234,21 @@ class PullTest(unittest.TestCase):
         self.assertEqual(p.returncode, 0, p.stderr)
         self.assert_ready(name)
 
+    def kill_after(self, seconds):
+        p = subprocess.Popen([COBORD, "pull", MODEL], env=self.environment(hub="none"), stderr=subprocess.DEVNULL)
+        time.sleep(seconds)
+        p.kill()
+        if p.wait() == -signal.SIGKILL:
+            return
+        self.assertEqual(p.returncode, 0)
+        self.assert_ready()
+        removed = self.run_pull(MODEL, verb="rm")
+        self.assertEqual(removed.returncode, 0, removed.stderr)
+        raise TooLate("the pull was faster than this test")
+
     def test_killed_and_resumed(self):
-        env = self.environment(hub="none")
-        for seconds in (1.0, 0.5, 0.25, 0.1):
-            p = subprocess.Popen([COBORD, "pull", MODEL], env=env, stderr=subprocess.DEVNULL)
-            time.sleep(seconds)
-            p.kill()
-            if p.wait() < 0:
-                break
-            self.run_pull(MODEL, verb="rm")  # it was faster than we
+        waits = iter((1.0, 0.5, 0.25, 0.1))
+        in_time(lambda: self.kill_after(next(waits)), 4)
         self.assertFalse(os.path.exists(os.path.join(self.models, MODEL + ".knot")))
         p = self.run_pull(MODEL)
         self.assertEqual(p.returncode, 0, p.stderr)

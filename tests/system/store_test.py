@@ -20,6 +20,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import _ports
 import _servers
+from _late import TooLate, in_time
 
 COBORD = os.path.abspath(os.environ.get("COBORD", "build/cobord"))
 PROBE = os.path.abspath(os.environ.get("STORE_PROBE", "build/tests/store_probe"))
@@ -292,12 +293,30 @@ class Pull(Folder):
             found += [os.path.join(folder, n) for n in names if n.endswith(end)]
         return found
 
+    def arrived(self, content):
+        with open(self.models(".knot")[0], "rb") as f:
+            self.assertEqual(f.read(), content)
+
+    def begun(self, model, content):
+        """A pull of which some is there, and whose server is frozen."""
+        def some():
+            return any(os.path.getsize(f) > 1 << 20 for f in self.models("model.gguf"))
+        p = self.start(model)
+        self.assertTrue(within(60, lambda: p.poll() is not None or some(), 0.001), "nothing comes")
+        self.server.freeze()
+        if p.poll() is None:
+            return p
+        self.server.thaw()
+        self.assertEqual(p.returncode, 0, p.communicate()[0])
+        self.arrived(content)
+        shutil.rmtree(os.path.join(self.folder, "cache"))
+        raise TooLate("the pull was faster than this test")
+
     def test_a_knot(self):
         content = self.make("my test.knot", "test")
         code, text = self.pull("s3://models/my test.knot")
         self.assertEqual(code, 0, text)
-        with open(self.models(".knot")[0], "rb") as f:
-            self.assertEqual(f.read(), content)
+        self.arrived(content)
 
     def test_what_goes_wrong(self):
         self.make("x.knot", "test")
@@ -317,17 +336,7 @@ class Pull(Folder):
 
     def test_stopped_and_resumed(self):
         content = self.make("big.knot", "smollm2-135m")
-        for _ in range(5):
-            p = self.start("s3://models/big.knot")
-            some = lambda: any(os.path.getsize(f) > 1 << 20 for f in self.models("model.gguf"))  # noqa: E731
-            within(60, lambda: p.poll() is not None or some(), 0.001)
-            self.server.freeze()
-            if p.poll() is None:
-                break
-            self.server.thaw()  # it was faster than we
-            p.communicate()
-            shutil.rmtree(os.path.join(self.folder, "cache"))
-        self.assertIsNone(p.poll(), "it was too fast to be stopped")
+        p = in_time(lambda: self.begun("s3://models/big.knot", content), 5)
         p.send_signal(signal.SIGINT)
         p.communicate(timeout=60)
         self.assertEqual(p.returncode, 130)
@@ -336,8 +345,7 @@ class Pull(Folder):
         self.server.thaw()
         code, text = self.pull("s3://models/big.knot")
         self.assertEqual(code, 0, text)
-        with open(self.models(".knot")[0], "rb") as f:
-            self.assertEqual(f.read(), content)
+        self.arrived(content)
 
 
 class Redis(unittest.TestCase):
