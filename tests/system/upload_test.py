@@ -8,7 +8,6 @@ The program under test is store_probe (tests/system/tools): a thin hand on the i
 import hashlib
 import os
 import random
-import re
 import shutil
 import signal
 import socket
@@ -25,6 +24,7 @@ import _servers
 PROBE = os.path.abspath(os.environ.get("STORE_PROBE", "build/tests/store_probe"))
 PART = 8 << 20
 BYTES = 6 * PART + 12345
+AT_ONCE = 4
 IO, KEY, NOT_FOUND, USAGE, CANCELLED, UNREACHABLE = 3, 118, 112, 100, 201, 202
 SECRET_NAMES = ("AWS_", "COBORD_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "no_proxy")
 
@@ -39,7 +39,6 @@ class Wire(threading.Thread):
         self.door = socket.create_server(("127.0.0.1", 0))
         self.port = self.door.getsockname()[1]
         self.count = 0
-        self.passed = 0  # bytes to the store, of all connections
         self.stopped = threading.Event()
         self.start()
 
@@ -77,7 +76,6 @@ class Wire(threading.Thread):
                 piece = piece[:-1] + bytes([piece[-1] ^ 1])
             store.sendall(piece)
             sent += len(piece)
-            self.passed += len(piece)
 
     @staticmethod
     def down(store, client):
@@ -148,26 +146,31 @@ class Upload(unittest.TestCase):
     def hidden(self):
         self.assertFalse(os.path.exists(self.stored), "something is under the final name")
 
-    def held(self):
-        """(an upload of which the last half part does not arrive, whoever has how many turns; what lets it go on). The
-        store has some whole parts."""
-        go = threading.Event()
+    def held(self, whole):
+        """(an upload, what lets it go on). So many parts are whole, each on a connection of its own; of the parts that
+        come after them on a connection, and of those on the other connections, half has arrived."""
+        go, lock, rests = threading.Event(), threading.Lock(), {}
         self.addCleanup(go.set)
+        resting = set()
 
-        def harm(*_):
-            if wire.passed > BYTES - PART // 2:
+        def harm(number, sent):
+            with lock:
+                if sent > PART // 2:
+                    rests.setdefault(number, PART + PART // 2 if len(rests) < whole else PART // 2)
+            if sent > rests.get(number, BYTES):
+                resting.add(number)
                 go.wait(60)
-        wire = self.wire(harm)
-        p = self.start(port=wire.port)
-        for line in p.stderr:
-            done = re.match(r"upload (\d+) (\d+)", line)
-            if done and int(done[1]) >= BYTES - PART:
-                break
+        p = self.start(port=self.wire(harm).port)
+        end = time.monotonic() + 60
+        while len(resting) < min(AT_ONCE, BYTES // PART - whole):
             self.hidden()
+            self.assertIsNone(p.poll())
+            self.assertLess(time.monotonic(), end, resting)
+            time.sleep(0.01)
         return p, go
 
-    def interrupt(self):
-        p, _ = self.held()
+    def interrupt(self, whole):
+        p, _ = self.held(whole)
         time.sleep(0.5)  # what has arrived is put away
         p.kill()
         p.communicate()
@@ -191,7 +194,7 @@ class Upload(unittest.TestCase):
         self.assertEqual(self.upload()[0], USAGE)
 
     def test_killed_and_resumed(self):
-        self.interrupt()
+        self.interrupt(3)
         self.hidden()
         bytes_, found, parts, _ = self.upload()
         self.assertEqual((bytes_, parts), (BYTES, 7))
@@ -199,7 +202,7 @@ class Upload(unittest.TestCase):
         self.arrived()
 
     def test_interrupted_politely(self):
-        p, _ = self.held()
+        p, _ = self.held(2)
         time.sleep(0.5)  # what has arrived is put away
         p.send_signal(signal.SIGINT)
         out, _ = p.communicate(timeout=30)
@@ -210,7 +213,7 @@ class Upload(unittest.TestCase):
 
     def test_another_file_under_the_name(self):
         """Parts of what was there before do not get into the new one."""
-        self.interrupt()
+        self.interrupt(4)
         other = bytearray(self.content)
         other[PART + 5] ^= 1
         other = bytes(other[:BYTES - 100])
@@ -247,7 +250,7 @@ class Upload(unittest.TestCase):
         self.arrived()
 
     def test_store_restarts(self):
-        p, go = self.held()
+        p, go = self.held(1)
         self.server.kill()
         time.sleep(0.3)
         self.hidden()
