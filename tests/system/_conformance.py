@@ -136,6 +136,8 @@ def play(address, cases):
             while case.until and not case.until(answers[-1]) and time.monotonic() < end:
                 time.sleep(0.05)
                 answers[-1] = lines.ask(case)
+            if case.until:
+                assert case.until(answers[-1]), f"not within {SETTLE_SECONDS} s: {case.path}: {answers[-1].body[:2000]}"
         return answers
     finally:
         lines.close()

@@ -63,7 +63,8 @@ class Disk:
         free = state.f_bavail * state.f_frsize - (left_kib << 10)
         with open(self.filler, "wb", buffering=0) as f:
             try:
-                f.write(bytes(max(free, 0)))
+                written = f.write(bytes(max(free, 0)))
+                assert not left_kib or written == free, (written, free)
             except OSError as error:  # somebody took of it meanwhile
                 if left_kib or error.errno != errno.ENOSPC:
                     raise
