@@ -95,6 +95,7 @@ async function wantsKey(browser) {
     await dialog.getByRole("button", {name: "Use this key"}).click();
     await until(async () => (await page.locator(".answer .prose").innerText()).length > 0, "an answer");
     await answered(page);
+    check((await page.locator(".answer .prose").innerText()).length > 0, "the answer stays");
     equal(keys, [undefined, "Bearer wrong", "Bearer right"], "keys");
     equal(
         await page.evaluate(() => [localStorage.getItem("cobord.key"), sessionStorage.getItem("cobord.key")]),
@@ -155,6 +156,7 @@ async function breaksWithError(browser) {
     await page.getByRole("button", {name: "Go on"}).click();
     await until(async () => (await page.locator(".answer .prose").innerText()) === "one, two", "the rest");
     await answered(page);
+    equal(await page.locator(".answer .prose").innerText(), "one, two");
     equal(
         asked,
         [
