@@ -179,7 +179,8 @@ class S3(RealServer):
 
 class Slowly:
     """A way to a server on which requests go at so many bytes a second until hurry(): what is to be seen in their midst
-    is there to be seen, however fast the machine is."""
+    is there to be seen, however fast the machine is. Where a request must stop at a certain byte, or break there, take
+    upload_test.Wire."""
 
     def __init__(self, server, bytes_a_second):
         program = os.environ.get("FAULT_PROXY", os.path.join(ROOT, "build/tests/fault_proxy"))

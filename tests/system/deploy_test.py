@@ -46,6 +46,8 @@ with open(os.path.join(state, "calls"), "a") as f:
     f.write(json.dumps({{"arguments": sys.argv[1:], "account": os.environ.get("CLOUDFLARE_ACCOUNT_ID")}}) + "\\n")
 spaces = os.path.join(state, "spaces")
 words = sys.argv[1:]
+def is_meant(name, wish):
+    return wish in os.environ and name.endswith(os.environ[wish])
 if words[:3] == ["kv", "namespace", "list"]:
     print(open(spaces).read() if os.path.exists(spaces) else "[]")
     print("a warning that is no JSON", file=sys.stderr)
@@ -56,13 +58,11 @@ if words[:3] == ["r2", "bucket", "create"]:
     os.makedirs(os.path.join(state, "store", words[3]))
 if words[0] == "deploy" and "--dry-run" not in words:
     config = json.load(open(words[words.index("--config") + 1]))
-    if config["name"].endswith(os.environ.get("STAND_IN_FAILS", "nothing")):
+    if is_meant(config["name"], "STAND_IN_FAILS"):
         print("\\x1b[31m\\u2718 \\x1b[41;31m[\\x1b[41;97mERROR\\x1b[41;31m]\\x1b[0m \\x1b[1mA request to the API "
               "failed.\\x1b[0m")
         sys.exit(1)
-    while config["name"].endswith(os.environ.get("STAND_IN_WAITS", "nothing")):
-        if os.path.exists(os.path.join(state, "seen")):
-            break
+    while is_meant(config["name"], "STAND_IN_WAITS") and not os.path.exists(os.path.join(state, "seen")):
         time.sleep(0.01)
     if config["workers_dev"]:
         print("Deployed " + config["name"] + " triggers\\n  https://" + config["name"] + ".someone.workers.dev")

@@ -122,8 +122,11 @@ class Metrics(unittest.TestCase):
         s.events(CHAT, greedy("Hello", 5))
         answered = f'cobord_request_seconds_count{{route="{CHAT}"}}'
         other = 'cobord_request_seconds_count{route="other"}'
-        counted = lambda p: (p.series.get(answered), p.series.get(other)) == (3, 1)  # noqa: E731
-        wait_until(lambda: counted(page()), 30)  # when the last byte has left
+
+        def is_counted():
+            series = page().series
+            return (series.get(answered), series.get(other)) == (3, 1)
+        wait_until(is_counted, 30)  # when the last byte has left
         after = page()
         self.assertTrue(after.grown_from(before))
 

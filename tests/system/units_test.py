@@ -186,7 +186,9 @@ class Booted(unittest.TestCase):
         self.wait_ready()
         pid, _ = self.machine.status_of("cobord")
         self.machine.run("kill", f"-{signal.SIGKILL.value}", pid)
-        main_pid = lambda: self.machine.run("systemctl", "show", "-p", "MainPID", "--value", "cobord").strip()  # noqa
+
+        def main_pid():
+            return self.machine.run("systemctl", "show", "-p", "MainPID", "--value", "cobord").strip()
         self.assertTrue(wait_for(lambda: self.ask("/health")[0] == 200 and main_pid() not in ("0", pid), 60))
 
     def test_a_wrong_setting_is_said_once(self):
