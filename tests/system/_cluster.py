@@ -7,6 +7,7 @@
         c.hit("station-1", signal.SIGKILL)
         s.text()                                        the whole text, whoever had to be asked for the rest
 """
+import contextlib
 import http.client
 import json
 import os
@@ -18,13 +19,12 @@ import threading
 import time
 
 from _late import TooLate
-from _ports import free_ports
+from _nodes import give_ports, members
 from serve_test import CHAT, Server, content, events_in
 from up_test import COBORD, MODEL, Up, environment, is_gone, wait_until
 from _wardens import FileServer  # noqa: F401
 
 SPREAD = 1024
-TRIES = 5
 # One token a step, so that there is time to hit a node; draft_test has guesses and failures together.
 STEADY = "--drafts", "0"
 # Part of a request: there are as many tokens as were asked for.
@@ -77,15 +77,6 @@ def plan(folder, *arguments, model=MODEL):
         return json.load(f)
 
 
-def members(file):
-    """All nodes of a cluster file."""
-    out = [file["coordinator"]]
-    for kind in ("stations", "shards", "layer_wardens", "shard_wardens"):
-        for node in file.get(kind, []):
-            out += [node, *node.get("replicas", [])]
-    return out
-
-
 class Cluster(Up):
     """A cluster under `up`; of a file when there is a store, else of a plan of its own."""
 
@@ -119,9 +110,7 @@ class Cluster(Up):
                 for i, node in enumerate(self.file[kind]):
                     node["warden"] = f"{warden.split('_')[0]}-warden-{i}"
                     self.file[warden].append({"id": node["warden"], field: node[field]})
-        nodes = members(self.file)
-        for node, port in zip(nodes, free_ports(len(nodes))):
-            node["address"] = f"127.0.0.1:{port}"
+        give_ports(self.file)
         if edit:
             edit(self.file)
         path = os.path.join(self.own.name, "cluster.json")
@@ -193,6 +182,18 @@ class Cluster(Up):
     def begin(self, body):
         return Stream(self, body)
 
+    @contextlib.contextmanager
+    def striking(self, streams, expected):
+        """Something is done in the midst of streams. Their texts are whole, whatever that is and whether or not it came
+        too late; then those that were hit, which belong into the list that this gives, are there again."""
+        hits = []
+        try:
+            yield hits
+        finally:
+            texts = [s.text() for s in streams]
+            assert texts == expected[:len(texts)], (texts, expected)
+            self.whole_again(*hits)
+
     def end_beside(self, solo):
         """The last of its tests: both end, every process of the cluster with 0."""
         try:
@@ -210,10 +211,7 @@ class Stream:
     def __init__(self, cluster, body, path=CHAT):
         self.cluster, self.path = cluster, path
         self.body = dict(body, stream=True)
-        self.breaks, self.degraded, self.before = 0, False, []
-        self.begin()
-
-    def begin(self):
+        self.breaks, self.degraded = 0, False
         self.pieces, self.place = [], None
         self.error, self.ended = None, False
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -268,14 +266,8 @@ class Stream:
                 self.pieces.append(piece)
 
     def wait_pieces(self, count, seconds=60):
-        """So many have come, and it goes on. One that was over before anybody looked is begun again: whoever waits
-        wants to do something in its midst, and a test may rest for longer than a short answer takes."""
-        for _ in range(TRIES):
-            wait_until(lambda: len(self.pieces) >= count or self.error or self.ended, seconds)
-            if not self.ended or len(self.pieces) < count:
-                break
-            self.before.append(self.text())
-            self.begin()
+        """So many have come, and it goes on."""
+        wait_until(lambda: len(self.pieces) >= count or self.error or self.ended, seconds)
         assert not self.error, (self.pieces, self.error)
         self.still_on()
 
@@ -287,6 +279,4 @@ class Stream:
         self.thread.join(seconds)
         assert self.ended and not self.error, (self.error, "".join(self.pieces), self.cluster.errors()[-3000:])
         assert not self.degraded
-        text = "".join(self.pieces)
-        assert not self.before or self.before[0] == text, (self.before[0], text)
-        return text
+        return "".join(self.pieces)

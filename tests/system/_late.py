@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that must do something in the midst of something else, on a machine that may not give them their turn in time.
 
-The rule of an attempt: compare first all that the program gave, then raise TooLate. What is wrong is never too late.
-Everything that an attempt began has ended before it raises. The last attempt's TooLate is the test's failure.
+    def attempt():
+        ...                                 begin something
+        try:
+            ...                             do something in its midst, or raise TooLate("it was over before")
+        finally:
+            ...                             wait for the end of what was begun, and compare all that it gave
+    in_time(attempt)
+
+The rule: compare first, then raise TooLate. What is wrong is never too late, and what fails in `finally` is no TooLate.
+The last attempt's TooLate is the test's failure.
 """
 
 
@@ -18,4 +26,3 @@ def in_time(attempt, tries=3):
         except TooLate:
             if not left:
                 raise
-    return None

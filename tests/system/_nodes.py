@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import selectors
 import signal
 import struct
 import subprocess
@@ -18,6 +19,7 @@ import _frames as frames  # noqa: E402
 import support  # noqa: E402
 
 COBORD = os.path.abspath(os.environ.get("COBORD", "build/cobord"))
+START_SECONDS = 60
 KEY = "a key of the tests"[::-1].replace(" ", "-")
 
 
@@ -38,6 +40,37 @@ class Model:
         self.id = int(info["id"], 16)
         for field in ("layers", "hidden", "ffn", "vocabulary"):
             setattr(self, field, info["model"][field])
+
+
+def members(file):
+    """All nodes of a cluster file."""
+    out = [file["coordinator"]]
+    for kind in ("stations", "shards", "layer_wardens", "shard_wardens"):
+        for node in file.get(kind, []):
+            out += [node, *node.get("replicas", [])]
+    return out
+
+
+def give_ports(file):
+    """Every node of a file that `plan` wrote has a port of this test: of plan's, others may have taken one meanwhile.
+    Result: the ports."""
+    nodes = members(file)
+    ports = free_ports(len(nodes))
+    for node, port in zip(nodes, ports):
+        node["address"] = f"127.0.0.1:{port}"
+    return ports
+
+
+def first_line(process, seconds):
+    """What a process says first; "" when it ended by itself without a word, None when it said nothing in time."""
+    with selectors.DefaultSelector() as s:
+        s.register(process.stdout, selectors.EVENT_READ)
+        if not s.select(seconds):
+            return None
+    line = process.stdout.readline()
+    if not line:  # it is about to end by itself: with its own code, not by our signal
+        process.wait(30)
+    return line.strip()
 
 
 def bound(text, layers):
@@ -112,7 +145,7 @@ class Node:
         self.process = subprocess.Popen(
             [COBORD, "node", "--cluster", str(cluster.path), "--id", node_id, *map(str, arguments)],
             text=True, stdout=subprocess.PIPE, stderr=self.log, env=environment(**(env or {})))
-        self.line = self.process.stdout.readline().strip() if wait else None
+        self.line = first_line(self.process, START_SECONDS) if wait else None
         if wait and not self.line:
             raise SystemExit(f"{node_id} did not start: {self.errors()}")
 

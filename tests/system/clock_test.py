@@ -17,6 +17,7 @@ import unittest
 
 import _wardens
 from _cluster import GO_ON, Cluster, Solo
+from _late import in_time
 from serve_test import CHAT, Server, greedy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
@@ -26,6 +27,7 @@ SHIFT_CLOCK = os.path.abspath(os.environ.get("SHIFT_CLOCK", "build/tests/libshif
 assert os.path.exists(SHIFT_CLOCK), SHIFT_CLOCK  # it would be left out without a word
 DAY = 86400
 SECOND_NS = 10 ** 9
+MOUNTAIN = greedy("Tell me of a mountain.", 40, **GO_ON)
 
 
 class Clocks:
@@ -67,7 +69,7 @@ class ClusterTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.solo = Solo()
-        cls.text = cls.solo.text(greedy("Tell me of a mountain.", 40, **GO_ON))
+        cls.text = cls.solo.text(MOUNTAIN)
         cls.clocks = Clocks()
         with cls.clocks:
             cls.c = Cluster("--log-format", "json", stations=2, shards=2)
@@ -76,68 +78,77 @@ class ClusterTest(unittest.TestCase):
     def tearDownClass(cls):
         cls.c.end_beside(cls.solo)
 
-    def begin(self):
-        stream = self.c.begin(greedy("Tell me of a mountain.", 40, **GO_ON))
-        stream.wait_pieces(3)
-        return stream
+    def calm(self, jump):
+        """jump(stream) in its midst: the whole text, in one go, from the nodes that were there; and the next one is
+        right as well."""
+        nodes = self.c.nodes()
 
-    def calm(self, stream, nodes):
-        """The whole text, in one go, from the nodes that were there; and the next one is right as well."""
-        self.assertEqual(stream.text(), self.text)
-        self.assertEqual(stream.breaks, 0)
-        self.assertEqual(self.c.nodes(), nodes, self.c.errors()[-2000:])
-        self.assertEqual(self.begin().text(), self.text)
+        def attempt():
+            stream = self.c.begin(MOUNTAIN)
+            try:
+                with self.c.striking([stream], [self.text]):
+                    stream.wait_pieces(3)
+                    jump(stream)
+            finally:
+                self.assertEqual(stream.breaks, 0)
+                self.assertEqual(self.c.nodes(), nodes, self.c.errors()[-2000:])
+        in_time(attempt)
+        self.next_is_right()
+
+    def next_is_right(self):
+        self.assertEqual(self.c.begin(MOUNTAIN).text(), self.text)
 
     def test_time_of_day(self):
-        nodes = self.c.nodes()
         for days in (1, -1):
             with self.subTest(days):
-                stream = self.begin()
+                def there_and_back(stream):
+                    self.clocks.wall(days * DAY)
+                    try:
+                        stream.wait_pieces(10)
+                    finally:
+                        self.clocks.wall(0)
+                self.calm(there_and_back)
                 self.clocks.wall(days * DAY)
-                stream.wait_pieces(10)
-                self.clocks.wall(0)
-                self.calm(stream, nodes)
-                self.clocks.wall(days * DAY)
-                self.assertEqual(self.begin().text(), self.text)
+                self.next_is_right()
                 self.clocks.wall(0)
         lines = [json.loads(line) for line in self.c.errors().splitlines() if line.startswith("{")]
         self.assertTrue(lines)  # lines stay lines, whatever time they say
 
     def test_steady_clock_ahead(self):
         """As after the machine slept: more than any deadline has gone by."""
-        nodes = self.c.nodes()
         for seconds in (45, 600):
             with self.subTest(seconds):
-                stream = self.begin()
-                self.clocks.steady_ahead(seconds)
-                self.calm(stream, nodes)
+                self.calm(lambda _: self.clocks.steady_ahead(seconds))
 
     def test_steady_clock_stands_still(self):
-        nodes = self.c.nodes()
-        stream = self.begin()
-        self.clocks.freeze()
-        stream.wait_pieces(10)
-        time.sleep(2)
-        self.clocks.thaw()
-        self.calm(stream, nodes)
+        def stand_still(stream):
+            self.clocks.freeze()
+            try:
+                stream.wait_pieces(10)
+                time.sleep(2)
+            finally:
+                self.clocks.thaw()
+        self.calm(stand_still)
 
     def test_resumed_after_the_jump(self):
         """What the journal has is not old because somebody set the clock ahead."""
-        body = greedy("Tell me of a mountain.", 150, **GO_ON)
-        for _ in range(5):  # one that was over before its coordinator is killed is none that goes on
+        body = dict(MOUNTAIN, max_tokens=150)
+        expected = self.solo.text(body)
+
+        def attempt():
             stream = self.c.begin(body)
-            stream.wait_pieces(3)
-            self.clocks.wall(DAY)
-            self.clocks.steady_ahead(61)  # the journal looks for what is old once a minute
-            self.c.begin(greedy("Hi", 1)).text()
-            if not stream.ended:
-                break
-            self.clocks.wall(0)
-        hit = self.c.hit("coordinator-0", signal.SIGKILL)
-        self.assertEqual(stream.text(), self.solo.text(body))
-        self.assertGreaterEqual(stream.breaks, 1)
-        self.clocks.wall(0)
-        self.c.whole_again(hit)
+            try:
+                with self.c.striking([stream], [expected]) as hits:
+                    stream.wait_pieces(3)
+                    self.clocks.wall(DAY)
+                    self.clocks.steady_ahead(61)  # the journal looks for what is old once a minute
+                    self.c.begin(greedy("Hi", 1)).text()
+                    stream.still_on()
+                    hits.append(self.c.hit("coordinator-0", signal.SIGKILL))
+            finally:
+                self.clocks.wall(0)
+            return stream
+        self.assertGreaterEqual(in_time(attempt).breaks, 1)
 
 
 class ServeTest(unittest.TestCase):

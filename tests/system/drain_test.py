@@ -6,6 +6,7 @@ import sys
 import unittest
 
 from _cluster import GO_ON, Cluster, Solo, wait_until, words
+from _late import in_time
 from serve_test import greedy
 
 
@@ -25,26 +26,34 @@ class Drain(unittest.TestCase):
         c.kill(node, signal.SIGTERM)
         return node, old
 
-    def streams(self, c, solo, count, tokens):
-        bodies = [greedy(words(20 + 30 * i, 700 + i), tokens, **GO_ON) for i in range(count)]
+    def undisturbed(self, c, solo, bodies, drain):
+        """drain(streams) gives the node that goes while they are under way, and its process."""
         expected = [solo.text(body) for body in bodies]
-        streams = [c.begin(body) for body in bodies]
-        for s in streams:
-            s.wait_pieces(2)
-        return streams, expected
 
-    def assert_undisturbed(self, streams, expected):
-        self.assertEqual([s.text() for s in streams], expected)
-        self.assertEqual([s.breaks for s in streams], [0] * len(streams))
+        def attempt():
+            streams = [c.begin(body) for body in bodies]
+            try:
+                with c.striking(streams, expected) as hits:
+                    hits.append(drain(streams))
+            finally:
+                self.assertEqual([s.breaks for s in streams], [0] * len(streams))
+        in_time(attempt)
+
+    def some(self, count, tokens):
+        return [greedy(words(20 + 30 * i, 700 + i), tokens, **GO_ON) for i in range(count)]
 
     def test_alone_in_its_range(self):
         """The streams wait for the new process, which is given what the old one knew."""
         c, solo = self.cluster()
         for node in ("station-0", "station-1"):
-            streams, expected = self.streams(c, solo, 3, 100)
-            drained = self.drain(c, node)
-            self.assert_undisturbed(streams, expected)
-            c.whole_again(drained)
+            def drain(streams):
+                for s in streams:
+                    s.wait_pieces(2)
+                drained = self.drain(c, node)
+                for s in streams:
+                    s.still_on()
+                return drained
+            self.undisturbed(c, solo, self.some(3, 100), drain)
         self.assertEqual(c.stop(), 0)
 
     def test_with_a_replica(self):
@@ -52,8 +61,10 @@ class Drain(unittest.TestCase):
         c, solo = self.cluster("--replicas", "1", stations=2, shards=1)
         nodes = [n for n in c.json("/cluster")[1]["nodes"] if n["role"] == "station" and n["part"] == 0]
         self.assertEqual(len(nodes), 2)
-        for _ in range(2):
-            streams, expected = self.streams(c, solo, 2, 200)
+
+        def drain(streams):
+            for s in streams:
+                s.wait_pieces(2)
             active = next(n["id"] for n in c.json("/cluster")[1]["nodes"]
                           if n["role"] == "station" and n["part"] == 0 and n["active"])
             status, text = c.call_node(active, "POST", "/drain", 30)
@@ -64,21 +75,20 @@ class Drain(unittest.TestCase):
             self.assertEqual(c.call_node(active, "GET", "/ready")[0], 503)
             old = c.nodes()[active]
             c.kill(active, signal.SIGTERM)
-            self.assert_undisturbed(streams, expected)
-            c.whole_again((active, old))
+            return active, old
+        for _ in range(2):
+            self.undisturbed(c, solo, self.some(2, 200), drain)
         self.assertEqual(c.stop(), 0)
 
     def test_in_the_midst_of_a_prompt(self):
         c, solo = self.cluster()
         rows = "cobord_station_rows_total"
-        body = greedy(words(250, 720), 10)
-        expected = solo.text(body)
         before = c.figures("station-1")[rows]
-        s = c.begin(body)
-        wait_until(lambda: c.figures("station-1")[rows] > before)
-        drained = self.drain(c, "station-1")
-        self.assert_undisturbed([s], [expected])
-        c.whole_again(drained)
+
+        def drain(_):
+            wait_until(lambda: c.figures("station-1")[rows] > before)
+            return self.drain(c, "station-1")
+        self.undisturbed(c, solo, [greedy(words(250, 720), 10)], drain)
         self.assertEqual(c.stop(), 0)
 
 

@@ -8,6 +8,7 @@ import sys
 import unittest
 
 from _cluster import Cluster, Solo
+from _late import in_time
 from serve_test import CHAT, greedy
 from up_test import MIB, status
 
@@ -44,39 +45,41 @@ class FormsOverAClusterTest(unittest.TestCase):
         finally:
             cls.c.close()
 
-    def begin(self, pieces=12):
-        streams = [self.c.begin(b) for b in (NUMBERED, RECORDED, LINES)]
-        for s in streams:
-            s.wait_pieces(pieces)
-        return streams
+    def begin(self):
+        return [self.c.begin(b) for b in (NUMBERED, RECORDED, LINES)]
 
-    def assert_texts(self, streams):
-        self.assertEqual([s.text() for s in streams], self.texts)
+    def assert_texts(self):
+        self.assertEqual([s.text() for s in self.begin()], self.texts)
+
+    def struck(self, node, number, pieces):
+        """The streams, after their texts were right although a node was hit in their midst."""
+        def attempt():
+            streams = self.begin()
+            with self.c.striking(streams, self.texts) as hits:
+                for s in streams:
+                    s.wait_pieces(pieces)
+                hits.append(self.c.hit(node, number))
+            return streams
+        return in_time(attempt)
 
     def test_texts_are_those_of_one_process(self):
         self.assertIn(len(json.loads(self.texts[1])["parts"]), range(6, 10))
         self.assertIn(len(json.loads(self.texts[0])), range(30, 41))
         self.assertRegex(self.texts[2], r"^([A-Z][a-z ]{8,20}\.\n){5,9}$")
-        self.assert_texts(self.begin(1))
+        self.assert_texts()
 
     def test_a_station_or_a_shard_dies(self):
         for node, number in (("station-1", signal.SIGKILL), ("shard-0", signal.SIGKILL), ("shard-2", signal.SIGSTOP),
                              ("station-0", signal.SIGKILL)):
             with self.subTest(node=node, number=number):
-                streams = self.begin()
-                hit = self.c.hit(node, number)
-                self.assert_texts(streams)
-                self.c.whole_again(hit)
+                self.struck(node, number, 12)
 
     def test_the_coordinator_dies(self):
-        streams = self.begin(20)
-        hit = self.c.hit("coordinator-0", signal.SIGKILL)
-        self.assert_texts(streams)
+        streams = self.struck("coordinator-0", signal.SIGKILL, 20)
         self.assertGreaterEqual(max(s.breaks for s in streams), 1)
-        self.c.whole_again(hit)
 
     def test_within_its_memory(self):
-        self.assert_texts(self.begin(1))
+        self.assert_texts()
         peak = status(self.c.nodes()["coordinator-0"], "VmHWM") * 1024
         print(f"coordinator with forms: peak {peak / MIB:.1f} MiB of 128")
         self.assertLessEqual(peak, 128 * MIB)

@@ -210,16 +210,17 @@ class Silence(Case):
     def goes_on(self, cable, expected):
         before = self.c.ask("GET", "/cluster")[2]["queue"]["generated_tokens"]
         thread, got = self.begin(LONG)
-        self.until(lambda: got or self.c.ask("GET", "/cluster")[2]["queue"]["active"] == 1, "it has begun")
-        with self.quiet(cable):
-            self.until(lambda: not self.c.ready(), "the loss of machine 1")
-            late = bool(got)
-        thread.join(120)
-        self.assertEqual((got[0][0], content(got[0][2])), (200, expected))
-        self.assertGreater(self.c.ask("GET", "/cluster")[2]["queue"]["generated_tokens"], before)
-        self.whole(self.c)
-        if late:
-            raise TooLate("it was answered before the loss")
+        try:
+            self.until(lambda: got or self.c.ask("GET", "/cluster")[2]["queue"]["active"] == 1, "it has begun")
+            with self.quiet(cable):
+                self.until(lambda: not self.c.ready(), "the loss of machine 1")
+                if got:
+                    raise TooLate("it was answered before the loss")
+        finally:
+            thread.join(120)
+            self.assertEqual((got[0][0], content(got[0][2])), (200, expected))
+            self.assertGreater(self.c.ask("GET", "/cluster")[2]["queue"]["generated_tokens"], before)
+            self.whole(self.c)
 
     def test_patience_ends(self):
         """Whole answers end with 503, streams with an event that says the same; the cluster is none the worse."""

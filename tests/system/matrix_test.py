@@ -52,14 +52,14 @@ class Matrix(unittest.TestCase):
         for number in STOPS:
             node = self.node(role)
             with self.subTest(node=node, signal=signal.Signals(number).name):
-                self.c.whole_again(*in_time(lambda: act(node, number)))
+                in_time(lambda: act(node, number))
 
     def idle(self, node, number):
         wait_until(lambda: self.c.gauge("cobord_slots_active") == 0)
         hit = self.c.hit(node, number)
         body = self.question()
         self.assertEqual(self.c.begin(body).text(), self.solo.text(body))
-        return [hit]
+        self.c.whole_again(hit)
 
     def prefill(self, node, number):
         """Some of the prompt's rows have been through the last station, and some have not."""
@@ -69,29 +69,22 @@ class Matrix(unittest.TestCase):
         expected = self.solo.text(body)
         before = self.c.figures(last)[name]
         s = self.c.begin(body)
-        wait_until(lambda: self.c.figures(last)[name] > before)
-        hit = self.c.hit(node, number)
-        late = bool(s.pieces)
-        self.assertEqual(s.text(), expected)
-        return self.unless(late, hit, "the prompt was too short for this test")
+        with self.c.striking([s], [expected]) as hits:
+            wait_until(lambda: self.c.figures(last)[name] > before)
+            hits.append(self.c.hit(node, number))
+            if s.pieces:
+                raise TooLate("the prompt was too short for this test")
 
     def decode(self, node, number):
         body = {**self.question(tokens=40), "logit_bias": {"2": -100, "0": -100}}  # it goes on
         expected = self.solo.text(body)
         s = self.c.begin(body)
-        s.wait_pieces(3)
-        hit = self.c.hit(node, number)
-        late = s.ended
-        self.assertEqual(s.text(), expected)
-        # A coordinator's stream breaks, and the rest comes by Last-Event-ID; or it had all left already.
-        late = late or (node == "coordinator-0" and not s.breaks)
-        return self.unless(late, hit, "the answer was too short for this test")
-
-    def unless(self, late, hit, why):
-        if late:
-            self.c.whole_again(hit)
-            raise TooLate(why)
-        return [hit]
+        with self.c.striking([s], [expected]) as hits:
+            s.wait_pieces(3)
+            hits.append(self.c.hit(node, number))
+            s.still_on()
+        if node == "coordinator-0" and not s.breaks:  # else it breaks, and the rest comes by Last-Event-ID
+            raise TooLate("the whole answer had left already")
 
     def fill(self, node, number):
         """A station, a shard and their wardens have just begun again; the slice is not there yet."""
@@ -101,22 +94,20 @@ class Matrix(unittest.TestCase):
         pair = [f"layer-warden-{i}", f"station-{i}"]
         if node.startswith("shard"):
             pair = [f"shard-warden-{i}", f"shard-{i}"]
-        self.store.delay = FILL_DELAY
+        self.store.delay, hits = FILL_DELAY, []
         try:
             asked = self.store.requests
-            first = [self.c.hit(n, signal.SIGKILL) for n in pair]
-            for n, old in first:
+            hits += [self.c.hit(n, signal.SIGKILL) for n in pair]
+            for n, old in hits:
                 self.c.wait_for_new(n, old)
             wait_until(lambda: self.store.requests >= asked + 2)
             if self.c.is_ready(pair[1]):
-                self.c.whole_again(*first)
                 raise TooLate("the fill was too quick for this test")
-            hit = self.c.hit(node, number)
-            s = self.c.begin(body)
-            self.assertEqual(s.text(), expected)
-            return [hit]
+            hits.append(self.c.hit(node, number))
+            self.assertEqual(self.c.begin(body).text(), expected)
         finally:
             self.store.delay = 0.0
+            self.c.whole_again(*hits)
 
     def test_a_long_load(self):
         """A station that loads for much longer than a frozen one is suffered: it is alive, says that it is loading,

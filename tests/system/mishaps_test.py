@@ -31,26 +31,16 @@ class Base(unittest.TestCase):
     def tearDown(self):
         self.c.whole_again()
 
-    def begin(self, body, pieces):
-        expected = self.solo.text(body)
-        stream = self.c.begin(body)
-        stream.wait_pieces(pieces)
-        return stream, expected
-
     def goes_on(self, body, pieces, strike):
         """The text is whole, whatever strike(stream) does once so many pieces are there. Its hits are over then."""
+        expected = self.solo.text(body)
+
         def attempt():
-            stream, expected = self.begin(body, pieces)
-            hits, late = [], None
-            try:
+            stream = self.c.begin(body)
+            with self.c.striking([stream], [expected]) as hits:
+                stream.wait_pieces(pieces)
                 hits += strike(stream)
                 stream.still_on()
-            except TooLate as error:
-                late = error
-            self.assertEqual(stream.text(), expected)
-            self.c.whole_again(*hits)
-            if late:
-                raise late
             return stream
         return in_time(attempt)
 
@@ -105,15 +95,15 @@ class Several(Base):
         bodies = [greedy(words(30 + 40 * i, 200 + i), 40, **GO_ON) for i in range(4)]
         expected = [self.solo.text(body) for body in bodies]
 
-        def begun():
+        def attempt():
             streams = [self.c.begin(body) for body in bodies]
-            for s in streams[:2]:
-                s.wait_pieces(2)
-            return streams
-        streams = in_time(begun)
-        hits = [self.c.hit("station-1", signal.SIGKILL), self.c.hit("shard-0", signal.SIGKILL)]
-        self.assertEqual([s.text() for s in streams], expected)
-        self.c.whole_again(*hits)
+            with self.c.striking(streams, expected) as hits:
+                for s in streams[:2]:
+                    s.wait_pieces(2)
+                hits += [self.c.hit("station-1", signal.SIGKILL), self.c.hit("shard-0", signal.SIGKILL)]
+                for s in streams:
+                    s.still_on()
+        in_time(attempt)
 
 
 class Replicas(Base):

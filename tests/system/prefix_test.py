@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Beginnings that conversations share are computed once, whichever slot computed them and whether or not it is still
 at work; the texts are those of a server that has seen nothing before. On one process and on a cluster."""
+import itertools
 import signal
 import sys
 import threading
@@ -83,21 +84,22 @@ class Conversations:
 
     def test_while_the_first_is_at_work(self):
         """A running answer's beginning is shared, and both go on with their own."""
-        long = ask("Count from one upwards, and never stop.", 400, system="Other notes. " + SYSTEM,
-                   logit_bias={"2": -100, "0": -100})
-        other = ask("What is rain?", system="Other notes. " + SYSTEM)
+        numbers = itertools.count()
 
         def beside():
+            system = f"Other notes {next(numbers)}. " + SYSTEM  # which lie in no slot
+            long = ask("Count from one upwards, and never stop.", 400, system=system, **GO_ON)
+            other = ask("What is rain?", system=system)
             running = Background(self.post, long)
             self.wait_generated(8, running)
             value = self.post(other)
-            if not running.is_alive():
-                raise TooLate("the first is over")
-            return running, value
-        running, value = in_time(beside)
-        self.assertGreater(cached(value), SYSTEM_TOKENS)
-        self.assertEqual(content(value), Fresh.text(other))
-        self.assertEqual(content(running.result()), Fresh.text(long))
+            late = not running.is_alive()
+            self.assertGreater(cached(value), SYSTEM_TOKENS)
+            self.assertEqual(content(value), Fresh.text(other))
+            self.assertEqual(content(running.result()), Fresh.text(long))
+            if late:
+                raise TooLate("the first was over")
+        in_time(beside)
 
     def test_at_the_same_time(self):
         """Two that come together: one computes the notes, the other waits for them."""
@@ -200,18 +202,19 @@ class Processes(Conversations, unittest.TestCase):
         bodies = [dict(ask(f"Count from {n} to one hundred in words.", 100, system=system), **GO_ON)
                   for n in ("one", "ten", "two")]
 
-        def begun():
+        expected = [Fresh.text(body) for body in bodies]
+
+        def attempt():
             streams = [self.c.begin(bodies[0])]
-            streams[0].wait_pieces(3)
-            streams += [self.c.begin(b) for b in bodies[1:]]
-            for stream in streams[1:]:
-                stream.wait_pieces(3)
-            return streams
-        streams = in_time(begun)
-        hit = self.c.hit("station-1", signal.SIGKILL)
-        for body, stream in zip(bodies, streams):
-            self.assertEqual(stream.text(), Fresh.text(body))
-        self.c.whole_again(hit)
+            with self.c.striking(streams, expected) as hits:
+                streams[0].wait_pieces(3)
+                streams += [self.c.begin(b) for b in bodies[1:]]
+                for stream in streams[1:]:
+                    stream.wait_pieces(3)
+                hits.append(self.c.hit("station-1", signal.SIGKILL))
+                for stream in streams:
+                    stream.still_on()
+        in_time(attempt)
         after = self.post(ask("What is a boat?", system=system))
         self.assertEqual(content(after), Fresh.text(ask("What is a boat?", system=system)))
 

@@ -14,8 +14,7 @@ import tempfile
 import unittest
 
 import _nodes as nodes
-from _cluster import Solo, members, plan
-from _ports import free_ports
+from _cluster import Solo, plan
 from serve_test import CHAT, greedy
 from up_test import COBORD, environment
 
@@ -171,9 +170,7 @@ class Tls(Case):
         with tempfile.TemporaryDirectory() as own:
             file = plan(own, "--stations", 2, "--shards", 2, "--context", 512, "--wardens")
             file["tls"] = self.tls()
-            places = members(file)
-            for node, port in zip(places, free_ports(len(places))):  # of plan's, others may have taken one meanwhile
-                node["address"] = f"127.0.0.1:{port}"
+            nodes.give_ports(file)
             path = os.path.join(own, "cluster.json")
             with open(path, "w") as f:
                 json.dump(file, f)

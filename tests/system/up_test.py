@@ -14,7 +14,8 @@ import threading
 import time
 import unittest
 
-from _ports import free_port, free_ports
+from _nodes import give_ports
+from _ports import free_port
 from _signals import deliver
 
 COBORD = os.path.abspath(os.environ.get("COBORD", "build/cobord"))
@@ -367,12 +368,11 @@ class Lives(unittest.TestCase):
             )
             with open(path) as f:
                 text = f.read()
-            ports = re.findall(r"127\.0\.0\.1:(\d+)", text)
-            self.assertEqual(len(set(ports)), 5)
-            for old, new in zip(ports, free_ports(len(ports))):  # of plan's, others may have taken one meanwhile
-                text = text.replace(f"127.0.0.1:{old}\"", f"127.0.0.1:{new}\"")
+            self.assertEqual(len(set(re.findall(r"127\.0\.0\.1:(\d+)", text))), 5)
+            file = json.loads(text)
+            self.assertEqual(len(give_ports(file)), 5)
             with open(path, "w") as f:
-                f.write(text)
+                json.dump(file, f)
             cluster = self.up("--cluster", path, model=None)
             self.assertEqual(cluster.ask(), alone("--temperature", "0"))
             self.assertEqual(cluster.stop(), 0)
@@ -387,9 +387,7 @@ class Lives(unittest.TestCase):
             with open(path) as f:
                 cluster = json.load(f)
             cluster["memory"] = 24 * MIB  # too little for the stations
-            nodes = [cluster["coordinator"], *cluster["stations"], *cluster["shards"]]
-            for node, port in zip(nodes, free_ports(len(nodes))):  # of plan's, others may have taken one meanwhile
-                node["address"] = f"127.0.0.1:{port}"
+            give_ports(cluster)
             with open(path, "w") as f:
                 json.dump(cluster, f)
             ended = self.refuse(1, "again and again", "may take 24.0 MiB", arguments=("--cluster", path), model=None)
