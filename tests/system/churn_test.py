@@ -3,6 +3,7 @@
 """Clients that come and go: a thousand that leave at any moment cost no memory and no slot; one that leaves a long
 prompt is noticed on every station; one that leaves the queue never touches a station."""
 import concurrent.futures
+import itertools
 import random
 import select
 import signal
@@ -14,6 +15,7 @@ import time
 import unittest
 
 from _cluster import Cluster, Solo, wait_until, words
+from _late import TooLate, in_time
 from serve_test import CHAT, COMPLETIONS, LONG, greedy, read_until, send
 from up_test import status
 
@@ -161,24 +163,23 @@ class Churn(unittest.TestCase):
         return self.rows() == before
 
     def begun_prompt(self, seed):
-        """A prompt that station-1 is at, on a socket, and the rows that it had before. One that was done before anybody
-        looked is followed by another."""
-        for more in range(5):
-            rows = self.c.figures("station-1")[ROWS]
-            s = self.connect()
-            send(s, COMPLETIONS, {"prompt": words(800, seed + more), "max_tokens": 5})
-            wait_until(lambda: self.c.figures("station-1")[ROWS] > rows)
-            if not select.select([s], [], [], 0)[0]:
-                return s, rows
-            self.assertIn(b" 200 ", s.recv(4096))
-            s.close()
-        self.fail("it was always done before")
+        """A prompt that station-1 is at, on a socket, and the rows that it had before."""
+        rows = self.c.figures("station-1")[ROWS]
+        s = self.connect()
+        send(s, COMPLETIONS, {"prompt": words(800, seed), "max_tokens": 5})
+        wait_until(lambda: self.c.figures("station-1")[ROWS] > rows)
+        if select.select([s], [], [], 0)[0]:
+            with s:
+                self.assertIn(b" 200 ", s.recv(4096))
+            raise TooLate("it was done before anybody looked")
+        return s, rows
 
     def test_client_leaves_a_prompt(self):
         """Within a second no station works for it, and none holds its session."""
-        for i in range(3):
+        seeds = itertools.count(500)  # a prompt that was there before is done at once
+        for _ in range(3):
             held = [self.c.figures(f"station-{k}")[SESSIONS] for k in range(2)]
-            s, rows = self.begun_prompt(500 + 10 * i)
+            s, rows = in_time(lambda: self.begun_prompt(next(seeds)))
             begun = time.monotonic()
             s.close()
             wait_until(lambda: self.c.gauge("cobord_slots_active") == 0 and

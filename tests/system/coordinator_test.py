@@ -4,6 +4,7 @@
 when the cluster is not whole. Nodes are started by hand from a cluster file that is written here."""
 
 import http.client
+import itertools
 import json
 import os
 import re
@@ -19,11 +20,13 @@ import threading
 import time
 import unittest
 
+from _late import TooLate, in_time
+from _nodes import first_line
 from _ports import free_ports
 from resume_test import said, whole_events
 from serve_test import CHAT, COBORD, COMPLETIONS, LONG, MODEL, Server, content, environment, events_in, greedy, send
 
-CONTEXT, TRIES = 1024, 5
+CONTEXT = 1024
 MEMORY = int(os.environ.get("CLUSTER_MEMORY", 128 << 20))  # a sanitizer needs more
 KEY = "a-key-that-only-this-test-knows"
 
@@ -53,7 +56,7 @@ class Node:
 
     def wait_up(self):
         """Until it says its line, or ends without one."""
-        self.process.stdout.readline()
+        assert first_line(self.process, 30) is not None, self.errors()
 
     def errors(self):
         self.log.seek(0)
@@ -182,7 +185,7 @@ class Cluster(Server):
     def wait_complete(self):
         """Every node was asked: before that it is ready already when it could do without the others."""
         self.wait_ready()
-        wait_until(lambda: self.cluster()["complete"], "complete")
+        wait_until(lambda: self.cluster()["complete"], "complete", 30)
 
     def is_ready(self):
         try:
@@ -230,7 +233,7 @@ class Second(Cluster):
         self.path = self.write("cluster.json", json.dumps(dict(first.file, coordinator=coordinator)))
 
 
-def wait_until(condition, what, seconds=30):
+def wait_until(condition, what, seconds=10):
     end = time.time() + seconds
     while not condition():
         if time.time() > end:
@@ -338,16 +341,19 @@ class WholeClusterTest(unittest.TestCase):
 
     def test_client_leaves_a_prompt(self):
         """Noticed within a second, long before the prompt is done, and its attention cache is freed."""
-        for i in range(TRIES):  # one that was done before anybody looked is no prompt to leave
+        numbers = itertools.count()  # a prompt that was there before is done at once
+
+        def attempt():
             s = socket.create_connection(("127.0.0.1", self.c.port), timeout=60)
-            send(s, COMPLETIONS, {"prompt": f"{i} one two three four five " * 140, "max_tokens": 5})
+            prompt = f"{next(numbers)} " + "one two three four five " * 190
+            send(s, COMPLETIONS, {"prompt": prompt, "max_tokens": 5})
             wait_until(lambda: self.c.figure("cobord_slots_active") == 1 or has_news(s), "a slot", 60)
-            if not has_news(s):
-                break
-            self.assertIn(b" 200 ", s.recv(4096))
-            s.close()
-        else:
-            self.fail("it was always done before")
+            if has_news(s):
+                with s:
+                    self.assertIn(b" 200 ", s.recv(4096))
+                raise TooLate("it was done before anybody looked")
+            return s
+        s = in_time(attempt)
         before = time.time()
         s.close()
         self.c.wait_for("cobord_slots_active", 0, 5)
@@ -449,19 +455,23 @@ class LostNodesTest(unittest.TestCase):
             serve.stop()
 
     def answer_while(self, c, do):
-        """One that was over before anybody looked is asked for again."""
+        """The answer is right, whatever do() does in its midst."""
         name = "cobord_generated_tokens_total"
-        for _ in range(TRIES):
+
+        def attempt():
             got, before = [], c.figure(name)
             thread = threading.Thread(target=lambda: got.append(c.json(CHAT, self.body)))
             thread.start()
-            wait_until(lambda: not thread.is_alive() or c.figure(name) >= before + 20, "twenty tokens", 60)
-            if thread.is_alive():
-                break
-            self.assertEqual(content(got[0]), self.expected)
-        do()
-        thread.join(90)
-        return got[0]
+            try:
+                wait_until(lambda: not thread.is_alive() or c.figure(name) >= before + 20, "twenty tokens", 60)
+                if not thread.is_alive():
+                    raise TooLate("it was over before anybody looked")
+                do()
+            finally:
+                thread.join(90)
+                self.assertEqual(content(got[0]), self.expected)
+                self.assertNotIn("degraded", got[0])
+        in_time(attempt)
 
     def test_station_dies_and_returns(self):
         c = Cluster()
@@ -472,10 +482,8 @@ class LostNodesTest(unittest.TestCase):
                 time.sleep(0.5)
                 c.start("station-1")
 
-            got = self.answer_while(c, restart)
-            self.assertEqual(content(got), self.expected)
+            self.answer_while(c, restart)
             wait_until(lambda: c.cluster()["replays"] > 0, "replays")
-            self.assertNotIn("degraded", got)
         finally:
             c.stop()
 
@@ -504,9 +512,7 @@ class LostNodesTest(unittest.TestCase):
         """The coordinator reads the rows itself: same text, nothing degraded."""
         c = Cluster()
         try:
-            got = self.answer_while(c, lambda: c.kill("shard-1"))
-            self.assertEqual(content(got), self.expected)
-            self.assertNotIn("degraded", got)
+            self.answer_while(c, lambda: c.kill("shard-1"))
             wait_until(lambda: c.cluster()["own_store_calls"] > 0, "own_store_calls")
             wait_until(lambda: not c.cluster()["complete"], "notices")
             self.assertEqual(c.call("GET", "/ready")[0], 200)
@@ -551,9 +557,7 @@ class LostNodesTest(unittest.TestCase):
                 self.assertIs(events[-2]["degraded"], True)
                 c.start("shard-1")
                 wait_until(lambda: c.node("shard-1")["state"] == "ready", "shard-1")
-                got = self.answer_while(c, lambda: None)
-                self.assertEqual(content(got), self.expected)
-                self.assertNotIn("degraded", got)
+                self.answer_while(c, lambda: None)
             finally:
                 c.stop()
 
