@@ -13,7 +13,6 @@ import http.client
 import json
 import os
 import pathlib
-import selectors
 import signal
 import struct
 import subprocess
@@ -82,12 +81,8 @@ class Cluster(nodes.Cluster):
         (cache / "models").mkdir(parents=True, exist_ok=True)
         node = nodes.Node(self, node_id, wait=False, env={"COBORD_CACHE": str(cache), **self.faults.environment})
         self.path = whole
-        with selectors.DefaultSelector() as s:
-            s.register(node.process.stdout, selectors.EVENT_READ)
-            node.line = node.process.stdout.readline().strip() if s.select(START_SECONDS) else None
-        if node.line == "":  # about to end by itself: with its own code, not by our signal
-            node.process.wait(30)
         self.nodes.append(node)
+        node.line = nodes.first_line(node.process, START_SECONDS)
         return node
 
 
@@ -168,7 +163,7 @@ class Answering:
         if kind in UNSEEN:
             self.checks.that(answer == right, f"{where}: is noticed: {answer[0]} {answer[1][:200]}")
         after = self.asking.ask(which)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 3
         while after[0] == 503 and time.monotonic() < end:  # what rests from a failure, for a second
             time.sleep(0.2)
             after = self.asking.ask(which)
@@ -264,12 +259,7 @@ class Up:
             [COBORD, "up", model, "--listen", "127.0.0.1:0", "--dir", folder / "up", "--stations", "2", "--shards", "2",
              "--context", "128", "--drafts", "0", "--threads", "1"], stdout=subprocess.PIPE, stderr=self.log, text=True,
             env={**nodes.environment(), "XDG_STATE_HOME": str(folder), **faults.environment})
-        with selectors.DefaultSelector() as s:
-            s.register(self.process.stdout, selectors.EVENT_READ)
-            line = self.process.stdout.readline() if s.select(START_SECONDS) else None
-        if line == "":
-            self.process.wait(30)
-        line = (line or "").strip()
+        line = nodes.first_line(self.process, START_SECONDS) or ""
         self.port = int(line.rsplit(":", 1)[1]) if "http://" in line else None
 
     def ask(self):

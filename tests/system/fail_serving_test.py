@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import re
-import selectors
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import tempfile
 import time
 
 from _faults import UNSEEN, Faults, chosen, descriptors
+from _nodes import first_line
 from serve_test import environment, events_in
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
@@ -46,14 +46,7 @@ class Server:
         self.port = self.wait_for_port()
 
     def wait_for_port(self):
-        with selectors.DefaultSelector() as s:
-            s.register(self.process.stdout, selectors.EVENT_READ)
-            if not s.select(START_SECONDS):
-                return None
-        line = self.process.stdout.readline()
-        if not line:  # it is about to end by itself: with its own code, not by our signal
-            self.process.wait(30)
-        match = re.search(r":(\d+)$", line.strip())
+        match = re.search(r":(\d+)$", first_line(self.process, START_SECONDS) or "")
         return int(match.group(1)) if match else None
 
     def errors(self):
@@ -163,7 +156,7 @@ class Serving:
         self.fair(answer, where)
         if kind in UNSEEN:
             self.checks.that(answer == self.right, f"{where}: is noticed: {answer}")
-        end, after = time.monotonic() + 10, self.ask()
+        end, after = time.monotonic() + 3, self.ask()
         while after[0] == 503 and time.monotonic() < end:  # what was cut off is cleared away meanwhile
             time.sleep(0.02)
             after = self.ask()

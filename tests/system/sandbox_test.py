@@ -20,8 +20,7 @@ import unittest
 import up_test
 from tls_test import make_certificate
 from up_test import MODEL, Up, alone, wait_until
-from _nodes import support
-from _ports import free_ports
+from _nodes import give_ports, support
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROFILE = HERE.parents[1] / "deploy/docker/seccomp.json"
@@ -82,10 +81,7 @@ class Sandbox(unittest.TestCase):
         file["model"]["store"] = str(self.folder / "cache/models")
         certificate, key = (str(self.folder / name) for name in ("certificate.pem", "key.pem"))
         file["tls"] = {"certificate": certificate, "key": key, "ca": certificate}
-        nodes = [file["coordinator"], *(n for kind in ("stations", "shards", "layer_wardens", "shard_wardens")
-                                        for n in file[kind])]
-        for node, port in zip(nodes, free_ports(len(nodes))):
-            node["address"] = f"127.0.0.1:{port}"
+        ports = give_ports(file)
         file["shard_wardens"][0]["cache"] = f"sqlite:{self.folder}/rows"
         (self.folder / "cluster.json").write_text(json.dumps(file))
         if os.geteuid() == 0:
@@ -93,7 +89,7 @@ class Sandbox(unittest.TestCase):
                 os.chown(path, USER, USER)
         for name in ("key", "key.pem"):
             os.chmod(self.folder / name, 0o600)
-        return self.folder / "cluster.json", len(nodes)
+        return self.folder / "cluster.json", len(ports)
 
     def confined(self, *command):
         return subprocess.run([self.command, *command], capture_output=True, text=True, timeout=60)
