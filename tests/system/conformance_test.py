@@ -277,8 +277,13 @@ class Crowd(Hosts):
                 self.assertEqual({a.error()["code"] for a in answers if a.status == 503}, {"again"})
 
     def test_health_meanwhile(self):
+        """A Worker computes in one thread: /health may wait for the call under way, and not for those behind it."""
         for host in self.hosts:
             with self.subTest(host=host.name):
+                body = self.frame(host, 77, 4999)
+                begun = time.monotonic()
+                self.assertEqual(self.answer(self.send(host, body)).status, 200)
+                call_seconds = time.monotonic() - begun if host.name == "workers" else 0
                 lines, times = [self.begin(host, 2, 5000 + i) for i in range(24)], []
                 for _ in range(10):
                     begun = time.monotonic()
@@ -289,7 +294,7 @@ class Crowd(Hosts):
                     times.append(time.monotonic() - begun)
                 for s in lines:
                     self.assertIn(self.answer(s).status, (200, 409, 503))
-                self.assertLess(sorted(times)[len(times) // 2], 0.1, times)
+                self.assertLess(sorted(times)[len(times) // 2], call_seconds + 0.1, times)
 
     def test_who_leaves_is_forgotten(self):
         for host in self.hosts:

@@ -17,8 +17,8 @@ import unittest
 
 import _booted as booted
 import _installed as installed
-from _nodes import support, wait_for
-from _ports import free_port, free_ports
+from _nodes import give_ports, members, support, wait_for
+from _ports import free_port
 
 UNITS = ["cobord.service", "cobord-node@.service", "cobord-pull@.service"]
 EXPOSURE_MAX = 2.0
@@ -226,11 +226,8 @@ class Booted(unittest.TestCase):
                      etc / "cluster.key", "-o", etc / "cluster.json")
         file = json.loads((etc / "cluster.json").read_text())
         file["key_file"] = "cluster.key"
-        kinds = ("stations", "shards", "layer_wardens", "shard_wardens")
-        nodes = [file["coordinator"], *(n for kind in kinds for n in file[kind])]
-        self.ports = free_ports(len(nodes))
-        for node, port in zip(nodes, self.ports):
-            node["address"] = f"127.0.0.1:{port}"
+        nodes = members(file)
+        self.ports = give_ports(file)
         for node in file["layer_wardens"]:
             node["socket"] = f"/run/cobord/{node['id']}"
         (etc / "cluster.json").write_text(json.dumps(file))
