@@ -74,8 +74,7 @@ class OllamaChecks:
         left = self.disconnects()
         next(stream)
         stream.close()
-        self.wait_idle()
-        self.assertEqual(self.disconnects(), left + 1)
+        self.wait_left(left + 1)
 
     def test_ollama_eight_at_once(self):
         questions = [f"Tell me about the number {i}." for i in range(8)]
