@@ -140,7 +140,7 @@ static Error read_error(yyjson_val *root, unsigned status, Why *why)
     if (text && !text[strspn(text, " \t\r\n")]) text = NULL; /* it says nothing */
     if (text && error == ERR_KEY)
         return error_why(why, error, "%.*s%s Set COBORD_API_KEY to a key of the server.",
-                         SAID_BYTES, text, text[0] && text[strlen(text) - 1] == '.' ? "" : ".");
+                         SAID_BYTES, text, text[strlen(text) - 1] == '.' ? "" : ".");
     if (text) return error_why(why, error, "%.*s", SAID_BYTES, text);
     return error_why(why, error, "the server answers with status %u", status);
 }

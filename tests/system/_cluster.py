@@ -211,9 +211,8 @@ class Stream:
     def __init__(self, cluster, body, path=CHAT):
         self.cluster, self.path = cluster, path
         self.body = dict(body, stream=True)
-        self.breaks, self.degraded = 0, False
         self.pieces, self.place = [], None
-        self.error, self.ended = None, False
+        self.error, self.ended, self.breaks, self.degraded = None, False, 0, False
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
